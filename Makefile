@@ -1,0 +1,39 @@
+# make quickstart   environment + the main job on the built-in corpus
+# make test         environment + every check and test
+# make check        environment + the quick part of them
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+.PHONY: help install quickstart test check lint
+help:
+	@sed -n 's/^# //p' Makefile
+
+install: $(INSTALLED)
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "Python 3.11 or later is needed, as python3 or as PYTHON=/path/to/it."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or later is needed, but $$($(PYTHON) --version) is what $(PYTHON) is: set PYTHON=/path/to/it."; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	  { echo "Python's venv module is needed (Debian: apt-get install python3-venv)."; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+quickstart: $(INSTALLED)
+	$(BIN)/traduko run quickstart
+
+test: lint
+	$(BIN)/pytest
+
+check: lint
+	$(BIN)/pytest -m "not slow and not ray"
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports

@@ -1,0 +1,319 @@
+import csv
+import gzip
+import os
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline import corpus
+from pipeline.corpus import MAX_LINE_BYTES, read_pairs
+from pipeline.errors import CorpusError
+
+HOSTILE = Path(__file__).parents[3] / "shared" / "data" / "hostile"
+FORMATS_READ = ("moses", "moses.gz", "moses+test")
+# The index allows two rules for these: refuse, or go by content. Ours goes by content.
+READ_BY_CONTENT = ("42_gz_is_text", "43_text_is_gz")
+
+
+def hostile_cases():
+    index = HOSTILE / "index.tsv"
+    if not index.exists():
+        return [pytest.param(None, marks=pytest.mark.skip(reason=f"{index} is not there"))]
+    with index.open(encoding="utf-8", newline="") as file:
+        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
+        # Archives, TSV, JSON, TMX and SGM have no reader yet; their cases come with it.
+        cases = [row for row in rows if row["format"] in FORMATS_READ]
+    return [pytest.param(case, id=case["case"]) for case in cases]
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(src, tgt):
+        paths = tmp_path / "train.en", tmp_path / "train.de"
+        for path, content in zip(paths, (src, tgt), strict=True):
+            path.write_bytes(content)
+        return paths
+
+    return write
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Every property must hold across the borders of blocks, and of what is read ahead."""
+    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(corpus, "_PENDING_BYTES", 64)
+
+
+def rows(src, tgt, **options):
+    batches = list(read_pairs(src, tgt, **options))
+    table = pa.Table.from_batches(batches)
+    assert table.schema.types == [pa.string(), pa.string(), pa.int64()]
+    assert table.column_names == ["src", "tgt", "line"]
+    assert table["line"].to_pylist() == list(range(1, table.num_rows + 1))
+    table.validate(full=True)
+    return list(zip(table["src"].to_pylist(), table["tgt"].to_pylist(), strict=True))
+
+
+def lines_of(content):
+    """What the lines of a file are, said in the plainest way."""
+    *lines, last = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    lines = [line.removesuffix(b"\r") for line in lines]
+    return [line.decode() for line in ([*lines, last] if last else lines)]
+
+
+@pytest.mark.parametrize("case", hostile_cases())
+def test_each_hostile_corpus_is_read_whole_or_refused(case):
+    src, tgt = (HOSTILE / "files" / name for name in case["files"].split()[:2])
+    clean = HOSTILE / "files" / "00_clean"
+    if case["case"] in READ_BY_CONTENT:
+        assert rows(src, tgt) == rows(clean / "train.en", clean / "train.de")
+    elif case["verdict"] == "reject":
+        with pytest.raises(CorpusError):
+            list(read_pairs(src, tgt))
+    else:
+        num_in = int(case["pairs_in/left"].split("/")[0])
+        assert sum(batch.num_rows for batch in read_pairs(src, tgt)) == num_in
+
+
+def test_the_hostile_cases_are_those_of_the_formats_that_are_read():
+    if not HOSTILE.exists():
+        pytest.skip(f"{HOSTILE} is not there")
+    cases = hostile_cases()
+    assert len(cases) > 40
+    assert {"17_latin1_line", "45_gz_bomb"} <= {case.id for case in cases}
+
+
+@pytest.mark.parametrize(
+    "end", ["\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\r", "\0"]
+)
+def test_only_a_newline_ends_a_line(write, end):
+    src, tgt = write(f"a{end}b{end}\nc\n".encode(), b"1\n2\n")
+    assert rows(src, tgt) == [(f"a{end}b{end}".removesuffix("\r"), "1"), ("c", "2")]
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"a\r\n\r\nb", ["a", "", "b"]),
+        (b"a\r\r\nb\n\n", ["a\r", "b", ""]),
+        (b"\n", [""]),
+        (b"a\n\r", ["a", "\r"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n", ["a", "\ufeffb"]),
+        (b"\xef\xbb\xbf\na", ["", "a"]),
+    ],
+)
+def test_line_ends_and_marks_are_no_text(write, content, lines, small_blocks):
+    src, tgt = write(content, b"x\n" * len(lines))
+    assert [row[0] for row in rows(src, tgt)] == lines
+
+
+text = st.lists(
+    st.one_of(
+        st.sampled_from(["\n", "\n", "\r\n", "\r", "\u2028", "\x85", " "]), st.text(max_size=9)
+    )
+).map("".join)
+
+
+@settings(deadline=None)
+@given(
+    data=st.data(), lines=st.integers(1, 60), batch_rows=st.integers(1, 70), packed=st.booleans()
+)
+def test_pairs_never_shift(data, lines, batch_rows, packed, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pairs")
+    line = st.text(st.characters(exclude_characters="\n", codec="utf-8"), max_size=30)
+    sides = []
+    for name in ("src", "tgt"):
+        content = data.draw(st.lists(line, min_size=lines, max_size=lines))
+        encoded = "".join(f"{row}\n" for row in content).encode()
+        (folder / name).write_bytes(gzip.compress(encoded) if packed else encoded)
+        sides.append(lines_of(encoded))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "_BLOCK_BYTES", 32)
+        patch.setattr(corpus, "_PENDING_BYTES", 128)
+        read = rows(folder / "src", folder / "tgt", batch_rows=batch_rows)
+    assert read == list(zip(*sides, strict=True))
+
+
+@settings(deadline=None)
+@given(
+    src=st.one_of(st.binary(), text.map(str.encode)),
+    tgt=st.one_of(st.binary(), text.map(str.encode)),
+)
+def test_any_bytes_give_rows_or_a_corpus_error(src, tgt, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bytes")
+    (folder / "src").write_bytes(src)
+    (folder / "tgt").write_bytes(tgt)
+    try:
+        read = rows(folder / "src", folder / "tgt")
+    except CorpusError:
+        return
+    assert [row[0] for row in read] == lines_of(src)
+    assert [row[1] for row in read] == lines_of(tgt)
+
+
+def test_batches_are_full_while_lines_are_short(write):
+    src, tgt = write(b"a\n" * 100_000, b"long enough for several blocks\n" * 100_000)
+    assert [b.num_rows for b in read_pairs(src, tgt, 30_000)] == [30_000, 30_000, 30_000, 10_000]
+
+
+def test_batches_are_short_where_lines_are_long(write):
+    line = b"x" * 2**20 + b"\n"
+    src, tgt = write(line * 80, b"y\n" * 80)
+    batches = list(read_pairs(src, tgt))
+    assert max(batch.nbytes for batch in batches) < 40 * 2**20
+    assert sum(batch.num_rows for batch in batches) == 80
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_may_have_so_many_bytes_and_no_more(write, packed):
+    for extra, is_read in ((0, True), (1, False)):
+        for end in (b"\n", b""):
+            content = b"a\n" + b"x" * (MAX_LINE_BYTES + extra) + end
+            src, tgt = write(gzip.compress(content, 1) if packed else content, b"1\n2\n")
+            if is_read:
+                assert len(rows(src, tgt)[1][0]) == MAX_LINE_BYTES
+            else:
+                with pytest.raises(CorpusError, match=r"line 2: .* at most 4,194,304 bytes"):
+                    rows(src, tgt)
+
+
+@pytest.mark.parametrize("name", ["train.en", "train.en.gz"])
+def test_gzip_is_told_by_content_not_by_name(tmp_path, name):
+    for content in (b"a\nb\n", gzip.compress(b"a\nb\n")):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / "train.de").write_bytes(b"1\n2\n")
+        assert rows(tmp_path / name, tmp_path / "train.de") == [("a", "1"), ("b", "2")]
+
+
+def test_all_members_of_a_gzip_file_are_read_and_padding_is_not(write):
+    members = b"".join(gzip.compress(part) for part in (b"a\nb", b"", b"c\n"))
+    src, tgt = write(members + b"\0" * 1000, b"1\n2\n")
+    assert rows(src, tgt) == [("a", "1"), ("bc", "2")]
+
+
+whole = gzip.compress(b"The clock strikes seven.\n" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (whole[:-20], "ends in the middle"),
+        (whole[:8], "ends in the middle"),
+        (whole + b"more", "is damaged"),
+        (whole[:-8] + b"\0" * 8, "is damaged"),
+        (whole[:20] + b"\xff" * 20 + whole[40:], "is damaged"),
+        (gzip.compress(whole), "looks like gzip inside gzip"),
+        (gzip.compress("a".encode("utf-16")), "looks like UTF-16"),
+        ("The clock".encode("utf-16"), "looks like UTF-16. Convert it first"),
+        (b"\xfe\xff" + "The clock".encode("utf-16-be"), "looks like UTF-16"),
+        ("The clock".encode("utf-16-le"), "looks like UTF-16 without a byte order mark"),
+        ("The clock".encode("utf-16-be"), "looks like UTF-16 without a byte order mark"),
+        ("The clock".encode("utf-32"), "looks like UTF-32"),
+        (b"PK\x03\x04" + b"x" * 100, "looks like a zip archive"),
+        (b"\xfd7zXZ\x00" + b"x" * 100, "looks like xz"),
+        (b"train.en".ljust(257, b"\0") + b"ustar\0", "looks like a tar archive"),
+        (b"", "but `{src}` has 0 lines and `{tgt}` has 1000."),
+    ],
+)
+def test_what_is_not_text_is_named(write, content, message):
+    src, tgt = write(content, b"Die Uhr\n" * 1000)
+    with pytest.raises(CorpusError, match=re.escape(message.format(src=src, tgt=tgt))) as error:
+        rows(src, tgt)
+    assert str(src) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("bad", "found"),
+    [
+        (b"T\xfcr", r"line 3, byte 7: FC \(invalid start byte\)"),
+        (b"T\xe4r", r"line 3, byte 7: E4 \(invalid continuation byte\)"),
+        (b"\xed\xa0\xbd\xed\xb8\x80", r"line 3, byte 6: ED \(invalid continuation byte\)"),
+        (b"\xc0\xaf", r"line 3, byte 6: C0 \(invalid start byte\)"),
+        (b"T\xc3", r"line 3, byte 7: C3 \(unexpected end of data\)"),
+    ],
+)
+@pytest.mark.parametrize("end", [b"", b"\n", b"\nmore\n"])
+def test_what_is_not_utf8_is_named_by_line_and_byte(write, bad, found, end, small_blocks):
+    src, tgt = write(b"a\r\n\xc3\xbc\n" + bad + end, b"1\n" * (3 + (end > b"\n")))
+    with pytest.raises(CorpusError, match=rf"`{src}` must be UTF-8, but is not: {found}. Mend"):
+        rows(src, tgt)
+
+
+def test_the_first_ten_faults_are_named_and_the_rest_counted(write):
+    src, tgt = write(b"good\n\xe4\xe4\n" * 13, b"1\n" * 26)
+    with pytest.raises(CorpusError) as error:
+        rows(src, tgt)
+    assert re.findall(r"line (\d+), byte (\d+)", str(error.value)) == [
+        (str(2 * n), str(8 * n - 3)) for n in range(1, 11)
+    ]
+    assert "and 3 more lines" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "message"),
+    [
+        (b"a\nb\nc", b"1\n2\n", "`{src}` has 3 lines and `{tgt}` has 2."),
+        (b"a\n", b"1\n2\n3\n4\n", "`{src}` has 1 lines and `{tgt}` has 4."),
+        (b"a\n", b"1\n \n", "The extra line is blank: remove from the end of `{tgt}`"),
+        (b"a\n\n\t\n", b"1\n", "The 2 extra lines are blank: remove from the end of `{src}`"),
+        (b"a\rb\rc\r", b"1\n2\n3\n", "`{src}` has 3 carriage returns (CR) without a newline"),
+        (b"", b"", "`{src}` and `{tgt}` are empty: there are no pairs"),
+        (b"\xef\xbb\xbf", b"", "are empty: there are no pairs"),
+    ],
+)
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_unequal_counts_are_both_named(write, src, tgt, message, batch_rows, small_blocks):
+    src, tgt = write(src, tgt)
+    with pytest.raises(CorpusError, match=re.escape(message.format(src=src, tgt=tgt))):
+        list(read_pairs(src, tgt, batch_rows))
+
+
+def test_extra_lines_with_text_are_not_called_blank(write):
+    src, tgt = write(b"a\n\nb\n", b"1\n")
+    with pytest.raises(CorpusError) as error:
+        list(read_pairs(src, tgt))
+    assert "blank" not in str(error.value)
+
+
+def test_one_file_cannot_be_both_sides(write, tmp_path):
+    src, _ = write(b"a\n", b"1\n")
+    (tmp_path / "link").symlink_to(src)
+    for same in (src, tmp_path / "." / "train.en", tmp_path / "link"):
+        with pytest.raises(CorpusError, match="is given as both source and target"):
+            read_pairs(src, same)
+
+
+def test_paths_are_checked_before_anything_is_read(write, tmp_path):
+    src, _ = write(b"a\n", b"1\n")
+    os.mkfifo(tmp_path / "pipe")
+    for path, message in (
+        (tmp_path, "must be a file, but is a folder"),
+        (tmp_path / "nothing", "does not exist"),
+        (tmp_path / "pipe", "must be a regular file"),
+    ):
+        with pytest.raises(CorpusError, match=f"`{path}` {message}"):
+            read_pairs(src, path)
+
+
+def test_an_unreadable_file_is_named(write, monkeypatch):
+    src, tgt = write(b"a\n", b"1\n")
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(CorpusError, match=f"`{src}` cannot be opened: Permission denied"):
+        read_pairs(src, tgt)
+
+
+def test_messages_use_the_names_that_the_user_knows(write):
+    src, tgt = write(b"a\n\xff\n", b"1\n")
+    with pytest.raises(CorpusError, match=r"`my\.en` must be UTF-8"):
+        list(read_pairs(src, tgt, names=("my.en", "my.de")))
+    tgt.unlink()
+    with pytest.raises(CorpusError, match=r"`my\.de` does not exist"):
+        read_pairs(src, tgt, names=("my.en", "my.de"))

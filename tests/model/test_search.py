@@ -91,9 +91,11 @@ def tokens_of(hypothesis: Hypothesis, max_length: int) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize(("seed", "end_bias"), [(1, 1.0), (1, 2.0), (3, 3.0)])
-def test_one_beam_is_greedy_search(seed: int, end_bias: float):
+@pytest.mark.parametrize("exponent", [0.6, 9.0])
+def test_one_beam_is_greedy_search(seed: int, end_bias: float, exponent: float):
     model, sources = sharp_model(seed=seed, end_bias=end_bias), sentences(8, seed=seed)
-    found = search_all(model, sources, SearchConfig(beam_size=1, max_extra_tokens=6), 8)
+    config = SearchConfig(beam_size=1, length_penalty=exponent, max_extra_tokens=6)
+    found = search_all(model, sources, config, 8)
     expected = [greedy(model, source, len(source) + 6) for source in sources]
     assert [hypotheses[0].ids for hypotheses in found] == expected
     assert len({len(ids) for ids in expected}) > 1
@@ -179,9 +181,9 @@ def test_the_n_best_are_sorted_distinct_and_begin_with_the_best():
 def test_stopping_early_changes_nothing(
     exponent: float, num_best: int, monkeypatch: pytest.MonkeyPatch
 ):
-    model, sources = sharp_model(), sentences(8)
+    model, sources = sharp_model(end_bias=2.5), sentences(8)
     config = SearchConfig(
-        beam_size=6, length_penalty=exponent, num_best=num_best, max_extra_tokens=9
+        beam_size=16, length_penalty=exponent, num_best=num_best, max_extra_tokens=9
     )
     early, early_steps = count_steps(model, sources, config)
     monkeypatch.setattr(Search, "_bound", lambda *_: math.inf)

@@ -242,6 +242,11 @@ def test_a_source_of_only_padding_gives_numbers(options: dict[str, Any]):
     torch.testing.assert_close(hidden_BTD[:1], model(src_BS[:1], ids(2, 3)[:1]))
 
 
+def test_every_sentence_may_look_at_its_first_position():
+    attend_BS = tiny().encode(torch.tensor([[5, 6, PAD], [PAD, PAD, PAD]])).attend_BS
+    assert attend_BS.tolist() == [[True, True, False], [True, False, False]]
+
+
 def test_encoding_leaves_its_input_alone():
     src_BS = torch.full((2, 4), PAD)
     tiny().encode(src_BS)

@@ -1,0 +1,57 @@
+"""Joining Ray: a local cluster sized to the machine, or one that is there."""
+
+import logging
+import os
+import warnings
+
+from pipeline.errors import TradukoError
+
+OBJECT_STORE_BYTES = 200 << 20
+"""Of a local cluster: only small notes pass through it, rows go by files."""
+
+
+class Cluster:
+    """A Ray cluster, joined at the first use and left at the end.
+
+    Args:
+        address: None for a local one; `auto` or HOST:PORT for one that runs.
+    """
+
+    def __init__(self, address: str | None):
+        self._address = address
+        self._joined = False
+
+    def connect(self) -> None:
+        """Join; nothing happens when already joined.
+
+        Raises:
+            TradukoError: If the cluster cannot be reached.
+        """
+        if self._joined:
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        import ray
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ray.init(
+                    address=self._address or "local",
+                    include_dashboard=None if self._address else False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    object_store_memory=None if self._address else OBJECT_STORE_BYTES,
+                )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            where = self._address or "a local cluster"
+            raise TradukoError(f"Ray cannot be reached at {where}: {error}") from None
+        self._joined = True
+
+    def leave(self) -> None:
+        """Leave; a local cluster ends."""
+        if self._joined:
+            import ray
+
+            ray.shutdown()
+            self._joined = False

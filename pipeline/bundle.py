@@ -1,0 +1,114 @@
+"""A model bundle: a folder that needs nothing else to translate.
+
+`model.safetensors` (weights), `config.json` (the model's shape, languages, tokenizer digest),
+`tokenizer.model` and `tokenizer.json`, `recipe.json` (what it came from, for people).
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from model.config import EOS, ModelConfig, SearchConfig
+from model.search import beam_search
+from model.transformer import Transformer, pad_sequences
+from pipeline.artifact import Json, write_json
+from pipeline.errors import TradukoError
+from pipeline.job import Progress
+from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE, Tokenizer
+
+WEIGHTS_FILE = "model.safetensors"
+CONFIG_FILE = "config.json"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A model ready to translate."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    src: str
+    tgt: str
+
+    @torch.inference_mode()
+    def translate(
+        self,
+        texts: Sequence[str],
+        search: SearchConfig,
+        tokens_per_batch: int,
+        progress: Progress | None = None,
+    ) -> list[str]:
+        """One translation for each text, in order; of a blank text a blank one.
+
+        The result does not depend on `tokens_per_batch`, but for ties within rounding.
+        """
+        ids = self.tokenizer.encode(texts)
+        found: list[tuple[int, ...]] = [()] * len(texts)
+        done = len(texts) - sum(map(bool, ids))
+        for rows in _batches([len(row) + 1 for row in ids], tokens_per_batch):
+            sources = pad_sequences([[*ids[row], EOS] for row in rows])
+            for row, hypotheses in zip(rows, beam_search(self.model, sources, search), strict=True):
+                found[row] = hypotheses[0].ids
+            done += len(rows)
+            if progress:
+                progress(done, len(texts), "sentences")
+        return self.tokenizer.decode(found)
+
+
+def write_bundle(
+    folder: Path,
+    weights: Mapping[str, torch.Tensor],
+    model: ModelConfig,
+    languages: tuple[str, str],
+    vocab: Path,
+) -> None:
+    """Fill an empty folder."""
+    for name in (MODEL_FILE, SETTINGS_FILE):
+        shutil.copyfile(vocab / name, folder / name)
+    tokenizer = Tokenizer(folder)
+    save_file(dict(weights), folder / WEIGHTS_FILE)
+    config = {
+        "model": dataclasses.asdict(model),
+        "vocab_size": tokenizer.vocab_size,
+        "tokenizer": tokenizer.digest,
+        "src": languages[0],
+        "tgt": languages[1],
+    }
+    write_json(folder / CONFIG_FILE, config)
+
+
+def load_bundle(folder: Path) -> Bundle:
+    """The model in a folder, ready to translate.
+
+    Raises:
+        TradukoError: If its tokenizer is not the one the model was trained with.
+    """
+    config: Json = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    tokenizer = Tokenizer(folder)
+    if tokenizer.digest != config["tokenizer"]:
+        raise TradukoError(
+            f"The model in {folder} was trained with tokenizer {config['tokenizer'][:16]}…, but "
+            f"the folder holds {tokenizer.digest[:16]}…: its files do not belong together."
+        )
+    model = Transformer(ModelConfig(**config["model"]), config["vocab_size"])
+    model.load_state_dict(load_file(folder / WEIGHTS_FILE))
+    return Bundle(model.eval(), tokenizer, config["src"], config["tgt"])
+
+
+def _batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
+    """Rows with text, longest first, cut so that rows x longest stays in the budget."""
+    batches: list[list[int]] = []
+    room = 0
+    rows = (row for row, length in enumerate(lengths) if length > 1)
+    for row in sorted(rows, key=lambda row: (-lengths[row], row)):
+        if room == 0:
+            batches.append([])
+            room = max(1, tokens_per_batch // lengths[row])
+        batches[-1].append(row)
+        room -= 1
+    return batches

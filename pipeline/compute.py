@@ -1,0 +1,75 @@
+"""Where table functions and training workers run: the seam, and its form inside this process.
+
+Ray's form is in `ray_compute.py`. Results never depend on which one is used.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+OnDone = Callable[[int], None]
+"""Told how many items are done."""
+
+
+class Compute(Protocol):
+    """A place to run work on: one process, one machine, or a cluster."""
+
+    def map(
+        self, function: Callable[[T], R], items: Sequence[T], on_done: OnDone | None = None
+    ) -> list[R]:
+        """`function` of every item, in the items' order.
+
+        The function is picklable, may run twice for one item, and writes only what the item names.
+        """
+        ...
+
+    def num_cpus(self) -> int:
+        """CPUs to share out among workers."""
+        ...
+
+    def train(
+        self,
+        worker: Callable[[Any], None],
+        task: Any,  # noqa: ANN401 - the worker's own
+        num_workers: int,
+        num_threads: int,
+        storage: Path,
+    ) -> None:
+        """Run `worker(task)` in `num_workers` processes joined in one torch process group.
+
+        `storage` is a folder that all of them see, for the engine's own notes.
+        """
+        ...
+
+
+class InProcess:
+    """Everything in this process, one thing after another: for tests and for tiny work."""
+
+    def map(
+        self, function: Callable[[T], R], items: Sequence[T], on_done: OnDone | None = None
+    ) -> list[R]:
+        """`function` of every item, in the items' order."""
+        results = []
+        for item in items:
+            results.append(function(item))
+            if on_done:
+                on_done(len(results))
+        return results
+
+    def num_cpus(self) -> int:
+        """One: this process."""
+        return 1
+
+    def train(
+        self,
+        worker: Callable[[Any], None],
+        task: Any,  # noqa: ANN401 - the worker's own
+        num_workers: int,
+        num_threads: int,  # noqa: ARG002 - this process's own
+        storage: Path,  # noqa: ARG002 - no notes are kept
+    ) -> None:
+        """Run the one worker here."""
+        assert num_workers == 1, "one process is one worker"
+        worker(task)

@@ -1,0 +1,269 @@
+"""RunConfig: everything a recipe may say, one section per stage.
+
+Sections are frozen and refuse unknown keys. A field marked `Unkeyed` changes how fast or where work
+is done, never what comes out, and stays out of fingerprints; so does the whole `[compute]` section.
+"""
+
+from collections import Counter
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from model.config import ModelConfig, TrainConfig
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$")]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+AtLeastOne = Annotated[int, Field(ge=1)]
+
+
+class Unkeyed:
+    """Marks a field that does not determine a result."""
+
+
+class Section(BaseModel):
+    """A part of a recipe."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class FileSource(Section):
+    """One side of a parallel corpus: a local file or an address."""
+
+    path: str | None = None
+    """A local file, plain or gzip; relative to the recipe that names it."""
+    url: str | None = None
+    """An address: http, https or file."""
+    sha256: Sha256 | None = None
+    """What the file's bytes must hash to. Without it, the first download is trusted."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the recipe holds
+        """Take a bare string for an address or a path."""
+        if not isinstance(value, str):
+            return value
+        return {"url": value} if "://" in value else {"path": value}
+
+    @model_validator(mode="after")
+    def _one_place(self) -> "FileSource":
+        if (self.path is None) == (self.url is None):
+            raise ValueError("exactly one of `path` and `url` must be given")
+        return self
+
+    @property
+    def address(self) -> str:
+        """Where the bytes are."""
+        return self.url or self.path or ""
+
+
+class BuiltinSource(Section):
+    """Text made by Traduko itself, with no network: the English-German grammar corpus."""
+
+    corpus: Literal["quickstart"] = "quickstart"
+    """Which built-in corpus."""
+    split: str
+    """train, dev, test, test_comp, test_num or test_long."""
+    num_train: AtLeastOne = 50_000
+    """Pairs in the train split; the others hold 1,000 each."""
+
+
+class Source(Section):
+    """One parallel corpus: a name, and its two sides or a built-in split."""
+
+    name: Name
+    """Names its artifacts, its rows and its scores: unique in a recipe."""
+    src: FileSource | None = None
+    """The source-language side, one sentence a line."""
+    tgt: FileSource | None = None
+    """The target-language side, line by line the translation of `src`."""
+    builtin: BuiltinSource | None = None
+    """A built-in corpus, in place of `src` and `tgt`."""
+    num_rows: Annotated[int | None, Unkeyed] = None
+    """How many pairs it must hold; none = not checked."""
+    licence: Annotated[str | None, Unkeyed] = None
+    """The corpus's licence, for people to read."""
+
+    @model_validator(mode="after")
+    def _files_or_builtin(self) -> "Source":
+        files = (self.src is not None, self.tgt is not None)
+        if self.builtin is None and not all(files):
+            raise ValueError("`src` and `tgt` must both be given, or `builtin`")
+        if self.builtin is not None and any(files):
+            raise ValueError("`builtin` goes without `src` and `tgt`")
+        return self
+
+
+class DownloadConfig(Section):
+    """Where the text comes from."""
+
+    train: Annotated[list[Source], Field(min_length=1)]
+    """Corpora to learn from, in order of priority: of duplicates the first one stays."""
+    dev: list[Source] = []
+    """Sets to watch the loss on while training; never cleaned."""
+    test: list[Source] = []
+    """Sets to score; never cleaned."""
+    mirrors: Annotated[dict[str, str], Unkeyed] = {}
+    """PREFIX = folder or address that serves what begins with PREFIX; checksums still hold."""
+
+    @model_validator(mode="after")
+    def _unique_names(self) -> "DownloadConfig":
+        counts = Counter(source.name for source in (*self.train, *self.dev, *self.test))
+        twice = sorted(name for name, count in counts.items() if count > 1)
+        if twice:
+            raise ValueError(f"source names must be unique, but {', '.join(twice)} is given twice")
+        return self
+
+
+class CleanConfig(Section):
+    """Which pairs are kept, and how their text is normalised. Dev and test sets are never cleaned."""
+
+    normalise: bool = True
+    """NFC, control characters removed, HTML entities decoded, white space folded."""
+    min_words: AtLeastOne = 1
+    """Fewest words a side."""
+    max_words: AtLeastOne = 150
+    """Most words a side; characters for scripts written without spaces."""
+    max_chars: AtLeastOne = 1023
+    """Most characters a side."""
+    max_word_ratio: Annotated[float, Field(ge=1.0)] = 2.0
+    """Most words of the longer side for each of the shorter; pairs of at most 4 words are spared."""
+    max_char_ratio: Annotated[float, Field(ge=1.0)] = 3.0
+    """Most characters of the longer side for each of the shorter; short pairs are spared likewise."""
+    min_copy_similarity: Fraction = 0.9
+    """From this similarity of the two sides on, a pair of at least 4 words is a copy and dropped."""
+    rules_off: list[Literal["length", "ratio", "copied"]] = []
+    """Rules not applied. Pairs with an empty side are always dropped."""
+
+
+class DedupConfig(Section):
+    """Which pairs are dropped for being there already."""
+
+    exact: bool = True
+    """Of pairs equal on both sides only the first one stays."""
+    decontaminate: bool = True
+    """No training pair keeps a side that equals one of a dev or test set (case, accents' form,
+    white space and punctuation aside)."""
+
+
+class VocabConfig(Section):
+    """The joint SentencePiece vocabulary of both languages."""
+
+    kind: Literal["unigram", "bpe"] = "unigram"
+    """How pieces are chosen."""
+    size: Annotated[int, Field(ge=16, le=1_000_000)] = 32_000
+    """Pieces, the four special ones included."""
+    character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 1.0
+    """Share of the text's characters that get a piece; the others become unknown."""
+
+
+class TokenizeConfig(Section):
+    """Rows to piece ids."""
+
+    max_pieces: AtLeastOne = 250
+    """Longest side of a training or dev pair; longer pairs are counted and dropped."""
+    rows_per_shard: AtLeastOne = 65_536
+    """Rows of a shard of shuffled training pairs."""
+
+
+class AverageConfig(Section):
+    """Checkpoints to one model."""
+
+    last: AtLeastOne = 5
+    """How many of the last checkpoints are averaged (the paper: 5 for base, 20 for big)."""
+
+
+class EvaluateConfig(Section):
+    """How test sets are translated."""
+
+    beam_size: AtLeastOne = 4
+    """Hypotheses kept at each step; 1 is greedy."""
+    length_penalty: Annotated[float, Field(ge=0.0)] = 0.6
+    """Exponent alpha of the paper's length penalty ((5 + length) / 6) ** alpha."""
+    max_extra_tokens: AtLeastOne = 50
+    """A translation has at most this many pieces more than its source."""
+    tokens_per_batch: Annotated[int, Field(ge=1), Unkeyed] = 4_096
+    """Source tokens decoded at once, padding included: memory and speed, never the result."""
+
+
+class ComputeConfig(Section):
+    """Where and how wide the work runs: speed only, never part of a fingerprint."""
+
+    num_workers: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
+    """Training workers, a power of two; auto = as many as the cluster's CPUs allow."""
+    threads_per_worker: AtLeastOne = 1
+    """CPU threads of each training worker. Results are the same bits for the same number."""
+    log_every_steps: AtLeastOne = 50
+    """Training steps between two entries of the event file."""
+
+
+class RunConfig(Section):
+    """A recipe, resolved."""
+
+    name: Name
+    """Names the recipe's runs."""
+    src: Language
+    """Source language code, e.g. en."""
+    tgt: Language
+    """Target language code, e.g. de."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
+    """Seed of initialisation, data order and dropout."""
+    root: Annotated[str | None, Unkeyed] = None
+    """Folder of all artifacts; `--root` and TRADUKO_ROOT come first."""
+    download: DownloadConfig
+    clean: CleanConfig = CleanConfig()
+    dedup: DedupConfig = DedupConfig()
+    vocab: VocabConfig = VocabConfig()
+    tokenize: TokenizeConfig = TokenizeConfig()
+    model: ModelConfig = ModelConfig()
+    train: TrainConfig = TrainConfig()
+    average: AverageConfig = AverageConfig()
+    evaluate: EvaluateConfig = EvaluateConfig()
+    compute: ComputeConfig = ComputeConfig()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "RunConfig":
+        longest = self.tokenize.max_pieces + 1
+        for limit, name in (
+            (self.train.tokens_per_micro_batch, "train.tokens_per_micro_batch"),
+            (self.model.max_positions, "model.max_positions"),
+        ):
+            if longest > limit:
+                raise ValueError(
+                    f"`tokenize.max_pieces` + 1 must be at most `{name}` ({limit}), but is {longest}"
+                )
+        if self.average.last > self.train.keep_checkpoints:
+            raise ValueError(
+                "`average.last` must be at most `train.keep_checkpoints` "
+                f"({self.train.keep_checkpoints}), but is {self.average.last}"
+            )
+        workers = self.compute.num_workers
+        if workers != "auto" and self.train.micro_batches_per_step % workers:
+            raise ValueError(
+                "`compute.num_workers` must divide `train.micro_batches_per_step` "
+                f"({self.train.micro_batches_per_step}), but is {workers}"
+            )
+        return self
+
+
+def keyed(config: BaseModel, *, defaults: bool = False) -> dict[str, Any]:
+    """The fields that determine a result, as JSON values.
+
+    Fields at their default are left out unless `defaults`, so that a new field invalidates nothing.
+    """
+    values = config.model_dump(mode="json", exclude_defaults=not defaults)
+    _drop_unkeyed(config, values)
+    return values
+
+
+def _drop_unkeyed(config: BaseModel, values: dict[str, Any]) -> None:
+    """Take out the fields that do not count, and the sections that they leave empty."""
+    for name in list(values):
+        section = getattr(config, name)
+        if isinstance(section, BaseModel):
+            _drop_unkeyed(section, values[name])
+        if Unkeyed in type(config).model_fields[name].metadata or values[name] == {}:
+            del values[name]

@@ -1,0 +1,379 @@
+"""The stages and their edges; what a run would do, and why.
+
+Stages are imported only to run them, so that planning loads none of their libraries.
+"""
+
+import importlib.metadata
+import json
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from pipeline.artifact import Artifact, Damaged, Identity, Input, Json, Root, digest_json
+from pipeline.config import RunConfig, Source, keyed
+from pipeline.errors import CorpusError
+from pipeline.file_digests import FileDigests
+from pipeline.job import Job
+
+Inputs = Mapping[str, Artifact]
+"""Finished artifacts by the name of their node."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One of the eight."""
+
+    name: str
+    version: int
+    """Raised when the same config and inputs give other rows than before."""
+    run: Callable[["Node", RunConfig, Inputs, Job], Json]
+    aside: tuple[str, ...] = ()
+    """Files kept for people, read by no later stage."""
+    tools: Callable[[], dict[str, str]] = dict
+    """Versions of what shapes the rows."""
+    resume_without: tuple[str, ...] = ()
+    """Fields that resumable state does not depend on; none = the state is cleared on commit."""
+    checks_inputs: bool = False
+    """Whether its inputs are hashed before it begins, being too costly to run on damaged ones."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A stage with its place in one recipe's graph."""
+
+    stage: Stage
+    config: Json
+    """Every field that determines the result, by section."""
+    short_config: Json
+    """The same without those at their default: what the fingerprint covers."""
+    inputs: tuple[str, ...] = ()
+    source: Source | None = None
+    """For download and clean, which make one artifact per source."""
+
+    @property
+    def name(self) -> str:
+        """`clean:europarl`, or the stage's name alone."""
+        return f"{self.stage.name}:{self.source.name}" if self.source else self.stage.name
+
+    def identity(self, inputs: Inputs) -> Identity:
+        """What determines this node's artifact, once its inputs are there."""
+        manifests = [(name, inputs[name].manifest) for name in self.inputs]
+        return Identity(
+            stage=self.stage.name,
+            version=self.stage.version,
+            config=self.short_config,
+            inputs=tuple(Input(name, made.fingerprint, made.content) for name, made in manifests),
+            tools=self.stage.tools(),
+            aside=self.stage.aside,
+        )
+
+    def work_key(self, inputs: Inputs) -> str | None:
+        """Names resumable state that outlives the artifact."""
+        if not self.stage.resume_without:
+            return None
+        config = flatten(self.short_config)
+        kept = {key: config[key] for key in config if key not in self.stage.resume_without}
+        contents = [inputs[name].manifest.content for name in self.inputs]
+        return digest_json([self.stage.version, kept, contents])[:16]
+
+
+def _download(node: Node, _run: RunConfig, _inputs: Inputs, job: Job) -> Json:
+    from pipeline.download import download
+
+    assert node.source
+    return download(node.source, job)
+
+
+def _clean(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.clean import clean
+
+    assert node.source
+    return clean(run.clean, node.source.name, inputs[node.inputs[0]], job)
+
+
+def _dedup(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.dedup import dedup
+
+    cleaned = [inputs[name] for name in node.inputs if name.startswith("clean:")]
+    return dedup(run.dedup, cleaned, _sets(node, inputs), job)
+
+
+def _vocab(_: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.vocab import vocab
+
+    return vocab(run.vocab, run.clean.normalise, inputs["dedup"], job)
+
+
+def _tokenize(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.tokenize import tokenize
+
+    return tokenize(run.tokenize, inputs["dedup"], inputs["vocab"], _sets(node, inputs), job)
+
+
+def _train(_: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.train import train
+
+    return train(run.seed, run.model, run.train, inputs["tokenize"], job)
+
+
+def _average(_: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.average import average
+
+    return average(run, inputs["train"], inputs["vocab"], job)
+
+
+def _evaluate(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
+    from pipeline.evaluate import evaluate
+
+    return evaluate(run.evaluate, inputs["average"], _sets(node, inputs), job)
+
+
+def _sets(node: Node, inputs: Inputs) -> dict[str, Artifact]:
+    """The downloaded dev and test sets among a node's inputs, by source name."""
+    names = [name for name in node.inputs if name.startswith("download:")]
+    return {name.partition(":")[2]: inputs[name] for name in names}
+
+
+DOWNLOAD = Stage("download", 1, _download)
+CLEAN = Stage(
+    "clean",
+    1,
+    _clean,
+    aside=("rejected/*",),
+    tools=lambda: {"unicodedata": unicodedata.unidata_version},
+)
+DEDUP = Stage("dedup", 1, _dedup, aside=("rejected/*",), tools=CLEAN.tools)
+VOCAB = Stage(
+    "vocab",
+    1,
+    _vocab,
+    tools=lambda: {"sentencepiece": importlib.metadata.version("sentencepiece")},
+)
+TOKENIZE = Stage("tokenize", 1, _tokenize)
+TRAIN = Stage(
+    "train",
+    1,
+    _train,
+    aside=("events.jsonl",),
+    resume_without=("train.max_steps",),
+    checks_inputs=True,
+)
+AVERAGE = Stage("average", 1, _average, aside=("recipe.json",))
+EVALUATE = Stage("evaluate", 1, _evaluate)
+STAGES = (DOWNLOAD, CLEAN, DEDUP, VOCAB, TOKENIZE, TRAIN, AVERAGE, EVALUATE)
+STAGE_NAMES = tuple(stage.name for stage in STAGES)
+
+
+def nodes(run: RunConfig, digests: FileDigests) -> list[Node]:
+    """The recipe's graph, inputs before what is made from them.
+
+    Raises:
+        CorpusError: If a local file is missing or is no file.
+    """
+    train, dev, test = run.download.train, run.download.dev, run.download.test
+    downloads = [_download_node(source, digests) for source in (*train, *dev, *test)]
+    names = {node.source.name: node.name for node in downloads if node.source}
+    cleans = [_clean_node(run, source, names[source.name]) for source in train]
+    held_out = tuple(names[source.name] for source in (*dev, *test))
+    graph = [
+        *downloads,
+        *cleans,
+        _node(DEDUP, run, ("dedup",), (*(node.name for node in cleans), *held_out)),
+        _node(VOCAB, run, ("vocab", "clean.normalise"), ("dedup",)),
+        _node(
+            TOKENIZE,
+            run,
+            ("tokenize",),
+            ("dedup", "vocab", *(names[source.name] for source in dev)),
+        ),
+        _node(TRAIN, run, ("seed", "model", "train"), ("tokenize",)),
+        _node(AVERAGE, run, ("src", "tgt", "model", "average"), ("train", "vocab")),
+    ]
+    if test:
+        inputs = ("average", *(names[source.name] for source in test))
+        graph.append(_node(EVALUATE, run, ("evaluate",), inputs))
+    return graph
+
+
+def _node(stage: Stage, run: RunConfig, fields: Iterable[str], inputs: tuple[str, ...]) -> Node:
+    fields = tuple(fields)
+    return Node(
+        stage,
+        config=_pick(keyed(run, defaults=True), fields),
+        short_config=_pick(keyed(run), fields),
+        inputs=inputs,
+    )
+
+
+def _clean_node(run: RunConfig, source: Source, download: str) -> Node:
+    name = {"source": source.name}
+    node = _node(CLEAN, run, ("clean",), (download,))
+    return Node(CLEAN, {**node.config, **name}, {**node.short_config, **name}, (download,), source)
+
+
+def _download_node(source: Source, digests: FileDigests) -> Node:
+    """A local file enters by its content, an address by its sha256 where the recipe gives one."""
+    if source.builtin:
+        from pipeline.builtin.quickstart import VERSION
+
+        config = {**source.builtin.model_dump(), "builtin_version": VERSION}
+        return Node(DOWNLOAD, config, config, source=source)
+    config = {}
+    for side, file in (("src", source.src), ("tgt", source.tgt)):
+        assert file
+        if file.path:
+            config[side] = {"sha256": digests.of(Path(file.path))}
+        else:
+            config[side] = {"sha256": file.sha256} if file.sha256 else {"url": file.url}
+    if source.src and source.tgt and source.src.address == source.tgt.address:
+        raise CorpusError(
+            f"Source `{source.name}` gives {source.src.address} for both sides; `src` and `tgt` "
+            "must be two files."
+        )
+    return Node(DOWNLOAD, config, config, source=source)
+
+
+def _pick(config: Json, fields: Iterable[str]) -> Json:
+    """The named sections and fields, as nested tables."""
+    picked: Json = {}
+    for name in fields:
+        section, _, inner = name.partition(".")
+        if not inner and section in config:
+            picked[section] = config[section]
+        elif inner and inner in config.get(section, {}):
+            picked[section] = {inner: config[section][inner]}
+    return picked
+
+
+def flatten(config: Json, prefix: str = "") -> dict[str, object]:
+    """Nested tables as dotted names."""
+    flat: dict[str, object] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+Status = Literal["cached", "run", "depends", "damaged"]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a run would do with one node, and why."""
+
+    node: Node
+    status: Status
+    reason: str
+    fingerprint: str | None
+    """None where it depends on what an earlier stage gives."""
+    artifact: Artifact | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which stages a run may build."""
+
+    stages: frozenset[str] = frozenset(STAGE_NAMES)
+    force: bool = False
+
+    @classmethod
+    def of(cls, only: str | None, start: str | None, *, force: bool) -> "Selection":
+        """Just `only`, or `start` and all after it, or everything."""
+        if only:
+            return cls(frozenset({only}), force)
+        first = STAGE_NAMES.index(start) if start else 0
+        return cls(frozenset(STAGE_NAMES[first:]), force)
+
+    def of_graph(self, graph: Sequence[Node]) -> list[Node]:
+        """The selected nodes and all that they are made from, in order."""
+        needed: set[str] = set()
+        for node in reversed(graph):
+            if node.stage.name in self.stages or node.name in needed:
+                needed.update((node.name, *node.inputs))
+        return [node for node in graph if node.name in needed]
+
+
+def plan(graph: Iterable[Node], root: Root, selection: Selection, last: Json) -> list[Planned]:
+    """What a run would do, against what the recipe's last run recorded."""
+    planned: list[Planned] = []
+    ready: dict[str, Artifact] = {}
+    for node in graph:
+        step = _plan_node(node, root, ready, selection, last)
+        if step.artifact:
+            ready[node.name] = step.artifact
+        planned.append(step)
+    return planned
+
+
+def _plan_node(
+    node: Node, root: Root, ready: Mapping[str, Artifact], selection: Selection, last: Json
+) -> Planned:
+    unknown = [name for name in node.inputs if name not in ready]
+    if unknown:
+        return Planned(node, "depends", f"depends on what {unknown[0]} gives", None)
+    identity = node.identity(ready)
+    fingerprint = identity.fingerprint
+    chosen = node.stage.name in selection.stages
+    if chosen and selection.force:
+        return Planned(node, "run", "forced", fingerprint)
+    try:
+        artifact = root.find(identity)
+    except Damaged as damage:
+        return Planned(node, "damaged", str(damage), fingerprint)
+    if artifact:
+        return Planned(node, "cached", "", fingerprint, artifact)
+    return Planned(node, "run", _why(node, identity, last.get(node.name)), fingerprint)
+
+
+def record(node: Node, identity: Identity) -> Json:
+    """What a later plan compares with."""
+    return {
+        "version": identity.version,
+        "config": node.config,
+        "inputs": {entry.name: entry.content for entry in identity.inputs},
+        "tools": dict(identity.tools),
+        "fingerprint": identity.fingerprint,
+    }
+
+
+def _why(node: Node, identity: Identity, last: Json | None) -> str:
+    """The first difference from the last run."""
+    if last is None:
+        return "never built"
+    return next(_differences(last, record(node, identity)), "never built")
+
+
+def _differences(last: Json, now: Json) -> Iterator[str]:
+    if last["version"] != now["version"]:
+        yield f"version {last['version']} → {now['version']}"
+    for key, old, new in _changed(flatten(last["config"]), flatten(now["config"])):
+        yield f"config `{key}` {_show(old)} → {_show(new)}"
+    for name, old, new in _changed(last["inputs"], now["inputs"]):
+        how = "is new" if old is None else "was taken away" if new is None else "changed"
+        yield f"input `{name}` {how}"
+    for tool, old, new in _changed(last["tools"], now["tools"]):
+        yield f"{tool} {old} → {new}"
+
+
+def _changed(before: Json, after: Json) -> Iterator[tuple[str, object, object]]:
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            yield key, before.get(key), after.get(key)
+
+
+def _show(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 16 else text[:12] + "…"
+
+
+def read_record(path: Path) -> Json:
+    """What the recipe's last run recorded, by node; empty if there was none."""
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}

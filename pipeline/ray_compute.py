@@ -1,0 +1,92 @@
+"""The compute seam on Ray: table functions on Ray Data, training on Ray Train."""
+
+import logging
+import pickle
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pipeline.compute import OnDone
+from pipeline.errors import TradukoError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class RayCompute:
+    """Work on a Ray cluster, joined when the first work arrives.
+
+    Args:
+        connect: Joins the cluster; called before any work, and harmless when called again.
+    """
+
+    def __init__(self, connect: Callable[[], None]):
+        self._connect = connect
+
+    def map(
+        self, function: Callable[[T], R], items: Sequence[T], on_done: OnDone | None = None
+    ) -> list[R]:
+        """`function` of every item, in the items' order; one Ray task an item.
+
+        Items and results travel pickled, so that they come back as what they were.
+        """
+        self._connect()
+        import ray.data
+
+        logging.getLogger("ray.data").setLevel(logging.ERROR)  # it warns of its own progress bars
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        rows = [{"index": index} for index in range(len(items))]
+        data = ray.data.from_items(rows, override_num_blocks=len(rows)).map(_Apply(function, items))
+        results: dict[int, R] = {}
+        try:
+            for row in data.iter_rows():
+                results[row["index"]] = pickle.loads(row["result"])  # noqa: S301 - our own task's
+                if on_done:
+                    on_done(len(results))
+        except ray.exceptions.RayError as error:
+            raise _cause(error) from error
+        return [results[index] for index in range(len(items))]
+
+    def num_cpus(self) -> int:
+        """CPUs of the whole cluster."""
+        self._connect()
+        import ray
+
+        return int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+
+    def train(
+        self,
+        worker: Callable[[Any], None],
+        task: Any,  # noqa: ANN401 - the worker's own
+        num_workers: int,
+        num_threads: int,
+        storage: Path,
+    ) -> None:
+        """Run `worker(task)` in `num_workers` processes joined in one torch process group."""
+        self._connect()
+        from pipeline.ray_train import fit
+
+        fit(worker, task, num_workers, num_threads, storage)
+
+
+class _Apply:
+    """A row's index to its item's result."""
+
+    def __init__(self, function: Callable[[Any], Any], items: Sequence[Any]):
+        self._function = function
+        self._items = items
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        result = self._function(self._items[row["index"]])
+        return {"index": row["index"], "result": pickle.dumps(result)}
+
+
+def _cause(error: Exception) -> Exception:
+    """The project's own error inside one of Ray's, else one line that says what Ray says."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, TradukoError | OSError):
+            return inner
+        inner = getattr(inner, "cause", None) or inner.__cause__
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return TradukoError(f"Ray could not finish the work: {lines[-1]}")

@@ -1,0 +1,74 @@
+"""Training workers on Ray Train: it places, starts and restarts them; checkpoints are ours."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ray.train
+import torch
+from ray.train.torch import TorchConfig, TorchTrainer
+
+from pipeline.errors import TradukoError
+
+MAX_RESTARTS = 3
+"""Restarts of lost workers before a run fails; each goes on from the newest checkpoint."""
+GROUP_TIMEOUT_S = 600
+"""A collective that hangs longer than this ends the worker group."""
+
+
+def fit(
+    worker: Callable[[Any], None],
+    task: Any,  # noqa: ANN401 - the worker's own
+    num_workers: int,
+    num_threads: int,
+    storage: Path,
+) -> None:
+    """Run `worker(task)` on every worker, joined in one torch process group, to its end.
+
+    Args:
+        worker: Runs on each worker; finds its own newest checkpoint.
+        task: Its argument, picklable.
+        num_workers: How many.
+        num_threads: CPU threads and CPUs of each.
+        storage: A folder that all nodes see, for Ray's own notes.
+
+    Raises:
+        TradukoError: If the workers failed more than `MAX_RESTARTS` times.
+    """
+    os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
+    logging.getLogger("ray.train").setLevel(logging.WARNING)
+    trainer = TorchTrainer(
+        _run_worker,
+        train_loop_config={"worker": worker, "task": task, "num_threads": num_threads},
+        torch_config=TorchConfig(backend="gloo", timeout_s=GROUP_TIMEOUT_S),
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=num_workers, resources_per_worker={"CPU": num_threads}
+        ),
+        run_config=ray.train.RunConfig(
+            name=uuid.uuid4().hex,  # a name seen before would resume Ray's own state
+            storage_path=str(storage),
+            failure_config=ray.train.FailureConfig(max_failures=MAX_RESTARTS),
+        ),
+    )
+    try:
+        trainer.fit()
+    except ray.train.TrainingFailedError as error:
+        raise _cause(error) from error
+
+
+def _run_worker(config: dict[str, Any]) -> None:
+    torch.set_num_threads(config["num_threads"])
+    config["worker"](config["task"])
+
+
+def _cause(error: Exception) -> Exception:
+    """The first worker's own error where it is one for the user."""
+    for failure in getattr(error, "worker_failures", {}).values():
+        inner = getattr(failure, "_base_exc", failure)
+        if isinstance(inner, TradukoError | OSError):
+            return inner
+        return TradukoError(f"Training failed: {type(inner).__name__}: {inner}")
+    return TradukoError(f"Training failed: {error}")

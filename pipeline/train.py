@@ -1,0 +1,247 @@
+"""Stage 6: shards of piece ids to checkpoints.
+
+Out: `step-*/` of the last checkpoints (weights, what they were trained with), and `events.jsonl`.
+Checkpoints live in the work folder, which outlives the artifact: more steps go on from there.
+"""
+
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+
+from model import checkpoint
+from model.config import ModelConfig, TrainConfig
+from model.trainer import Data, Event, MicroBatch, Run, Step, fit
+from model.transformer import Transformer
+from model.workers import Workers
+from pipeline.artifact import Artifact, Json
+from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
+from pipeline.errors import ConfigError, TradukoError
+from pipeline.job import Job, Progress
+
+EVENTS_FILE = "events.jsonl"
+POLL_S = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """What every worker is told."""
+
+    seed: int
+    model: ModelConfig
+    train: TrainConfig
+    vocab_size: int
+    tokenizer: str
+    """Digest of the tokenizer: a checkpoint of another one is refused."""
+    shards: tuple[str, ...]
+    dev: tuple[str, ...]
+    folder: str
+    """Of checkpoints and events; all workers see it."""
+    log_every_steps: int
+
+
+def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact, job: Job) -> Json:
+    """Train to `max_steps`, from the newest checkpoint if an earlier attempt left one.
+
+    Raises:
+        ConfigError: If more workers are asked for than the cluster can run.
+        TradukoError: If training failed, or a checkpoint is of something else.
+    """
+    task = Task(
+        seed=seed,
+        model=model,
+        train=config,
+        vocab_size=tokenize.stats["vocab_size"],
+        tokenizer=tokenize.stats["tokenizer"],
+        shards=tuple(map(str, tokenize.paths("part-*.arrow"))),
+        dev=tuple(map(str, tokenize.paths("dev/*.arrow"))),
+        folder=str(job.work),
+        log_every_steps=job.settings.log_every_steps,
+    )
+    threads = job.settings.threads_per_worker
+    num_workers = _num_workers(job, config.micro_batches_per_step)
+    events = job.work / EVENTS_FILE
+    with _following(events, config.max_steps, job.progress):
+        job.compute.train(run_worker, task, num_workers, threads, job.work / "ray")
+    steps = _publish(job.work, job.out, config)
+    last = _last_metrics(events)
+    return {"steps": config.max_steps, "checkpoints": steps, "num_workers": num_workers, **last}
+
+
+def run_worker(task: Task) -> None:
+    """Train on one worker: the same on each, but for its share of every step.
+
+    Raises:
+        TradukoError: If the newest checkpoint is of another run.
+    """
+    workers = Workers.here()
+    shards = TokenShards([load_tokens(Path(path)) for path in task.shards])
+    torch.manual_seed(task.seed)
+    model = Transformer(task.model, task.vocab_size)
+    data = Data(lambda after: _steps(task, shards, workers, after), _dev(task))
+    run = Run(
+        config=task.train,
+        seed=task.seed,
+        folder=Path(task.folder),
+        meta={"model": asdict(task.model), "tokenizer": task.tokenizer},
+        log_every_steps=task.log_every_steps,
+    )
+    try:
+        fit(model, data, run, workers, EventLog(Path(task.folder) / EVENTS_FILE))
+    except checkpoint.CheckpointError as error:
+        raise TradukoError(str(error)) from None
+
+
+def load_tokens(path: Path) -> TokenTable:
+    """Piece ids of a shard, mapped from the file."""
+    with pa.memory_map(str(path)) as source:
+        table = pa.ipc.open_file(source).read_all().combine_chunks()
+    src, tgt = (table[name].chunk(0) for name in ("src_ids", "tgt_ids"))
+    return TokenTable(
+        src.values.to_numpy(), src.offsets.to_numpy(), tgt.values.to_numpy(), tgt.offsets.to_numpy()
+    )
+
+
+class EventLog:
+    """Appends events to a file of JSON lines.
+
+    What an earlier attempt wrote after the step it is resumed from never happened: it is cut off.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._is_cut = False
+
+    def __call__(self, event: Event) -> None:
+        """Write one event."""
+        if not self._is_cut:
+            self._cut(event.step if event.kind == "resumed" else 0)
+            self._is_cut = True
+        line = {
+            "step": event.step,
+            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "kind": event.kind,
+            "metrics": dict(event.metrics),
+        }
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _cut(self, last_step: int) -> None:
+        kept = [line for line in read_events(self._path) if line["step"] <= last_step]
+        temporary = self._path.with_suffix(".new")
+        text = "".join(json.dumps(line) + "\n" for line in kept)
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(self._path)
+
+
+def read_events(path: Path) -> list[Json]:
+    """The events in a file; a last line that is being written is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines[:-1]]
+
+
+def _steps(task: Task, shards: TokenShards, workers: Workers, after: int) -> Iterator[Step]:
+    """This worker's share of each step after `after`."""
+    plan = Plan(
+        shards.src_lengths,
+        shards.tgt_lengths,
+        task.seed,
+        task.train.tokens_per_micro_batch,
+        task.train.micro_batches_per_step,
+    )
+    share = task.train.micro_batches_per_step // workers.size
+    first = workers.rank * share
+    for planned in plan.steps(after):
+        mine = planned.micro_batches[first : first + share]
+        micro_batches = [_tensors(shards, rows) for rows in mine]
+        yield Step(planned.number, first, micro_batches, planned.num_target_tokens)
+
+
+def _dev(task: Task) -> list[MicroBatch]:
+    shards = TokenShards([load_tokens(Path(path)) for path in task.dev])
+    if not len(shards):
+        return []
+    budget = task.train.tokens_per_micro_batch
+    batches = dev_batches(shards.src_lengths, shards.tgt_lengths, budget)
+    return [_tensors(shards, rows) for rows in batches]
+
+
+def _tensors(shards: TokenShards, rows: Int64s) -> MicroBatch:
+    return MicroBatch(*map(torch.from_numpy, shards.collate(rows)))
+
+
+def _num_workers(job: Job, most_useful: int) -> int:
+    """As asked; else the largest power of two that the CPUs and the plan allow."""
+    threads = job.settings.threads_per_worker
+    fitting = job.compute.num_cpus() // threads
+    wanted = job.settings.num_workers
+    if wanted == "auto":
+        return 1 << (max(1, min(fitting, most_useful)).bit_length() - 1)
+    if wanted > fitting:
+        raise ConfigError(
+            f"`compute.num_workers` must be at most {fitting}, for the cluster has "
+            f"{job.compute.num_cpus()} CPUs and each worker takes `compute.threads_per_worker` "
+            f"= {threads}; but it is {wanted}."
+        )
+    return wanted
+
+
+@contextlib.contextmanager
+def _following(events: Path, max_steps: int, progress: Progress) -> Iterator[None]:
+    """Show what the workers log, from a thread beside them."""
+    over = threading.Event()
+
+    def follow() -> None:
+        while not over.wait(POLL_S):
+            logged = [event for event in read_events(events) if event["kind"] == "train"]
+            if logged:
+                metrics = logged[-1]["metrics"]
+                note = f"loss {metrics['loss']:.3f}, {metrics['tokens_per_s']:,.0f} tokens/s"
+                progress(logged[-1]["step"], max_steps, "steps", note)
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _publish(work: Path, out: Path, config: TrainConfig) -> list[int]:
+    """Link the weights of the last checkpoints into the artifact: the files never change."""
+    kept = [
+        step
+        for step in checkpoint.steps(work)
+        if step <= config.max_steps
+        and (step % config.checkpoint_every_steps == 0 or step == config.max_steps)
+    ][-config.keep_checkpoints :]
+    for step in kept:
+        name = f"step-{step:08d}"
+        (out / name).mkdir()
+        for file in (checkpoint.WEIGHTS, checkpoint.META):
+            os.link(work / name / file, out / name / file)
+    (out / EVENTS_FILE).write_bytes((work / EVENTS_FILE).read_bytes())
+    return kept
+
+
+def _last_metrics(events: Path) -> Json:
+    """The last of each kind of number that people ask for."""
+    metrics: Json = {}
+    for event in read_events(events):
+        metrics |= event["metrics"]
+    return {
+        name: round(metrics[name], 4)
+        for name in ("loss", "dev_loss", "dev_perplexity", "tokens_per_s", "padding_share")
+        if name in metrics
+    }

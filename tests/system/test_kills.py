@@ -1,0 +1,61 @@
+"""SIGKILL of the driver in every stage, on real Ray; the rerun starts at once."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.dag import STAGE_NAMES, STAGES
+
+DRIVER = Path(__file__).parent / "killed_driver.py"
+MOMENTS = ("working", "committing")
+
+
+def run_killed(stage, moment, arguments, cwd):
+    process = subprocess.run(
+        [sys.executable, str(DRIVER), stage, moment, *map(str, arguments)],
+        cwd=cwd,
+        env=dict(os.environ),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL, f"{stage} {moment}: {process.stderr}"
+
+
+def contents(document):
+    """What later stages read, by stage and source: path and sha256 of each file."""
+    aside = {stage.name: stage.aside for stage in STAGES}
+    found = {}
+    for entry in document["stages"]:
+        manifest = json.loads((Path(entry["folder"]).parent / "manifest.json").read_text())
+        files = manifest["files"]
+        if entry["stage"] in ("train", "average"):
+            files = [file for file in files if file["path"] not in aside[entry["stage"]]]
+        if entry["stage"] != "evaluate":
+            found[entry["stage"], entry["source"]] = files
+    return found
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_driver_killed_in_every_stage_ends_with_the_uninterrupted_runs_files(
+    finished, traduko, tiny, tmp_path
+):
+    _, uninterrupted = finished
+    arguments = ("run", tiny, "--root", tmp_path / "root")
+    for stage, moment in itertools.product(STAGE_NAMES, MOMENTS):
+        run_killed(stage, moment, arguments, traduko.cwd)
+    done = traduko.json(*arguments)
+    assert [entry["cached"] for entry in done["stages"]][:-1] == [True] * (len(done["stages"]) - 1)
+    assert contents(done) == contents(uninterrupted)
+    assert done["scores"] == uninterrupted["scores"]
+    attempts = list((tmp_path / "root").glob("*/*/attempt-*"))
+    assert len(attempts) == len(done["stages"]), "abandoned attempts are swept"

@@ -10,13 +10,21 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from flows.run import Result, Run, scores
-from flows.progress import Display
-from pipeline.artifact import Json, Root
-from pipeline.config import RunConfig
-from pipeline.dag import STAGE_NAMES, Planned, Selection, flatten
+from flows.environment import turn_off_reporting
+from flows.progress import Terminal
+from flows.run import (
+    Run,
+    cached_results,
+    check_selection,
+    document,
+    is_done,
+    line,
+    make_run,
+)
+from pipeline.artifact import Json
+from pipeline.dag import STAGE_NAMES, Planned, flatten
 from pipeline.errors import ConfigError, TradukoError
-from pipeline.recipe import read_recipe, shipped_recipes
+from pipeline.recipe import parse_overrides, read_recipe, shipped_recipes
 
 INTERRUPTED = 130
 
@@ -24,6 +32,7 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
     arguments = _parser().parse_args(argv)
+    turn_off_reporting()
     command: Callable[[argparse.Namespace], None] = arguments.command
     try:
         command(arguments)
@@ -40,29 +49,54 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from flows.cluster import Cluster
-    from pipeline.ray_compute import RayCompute
-
-    with Display() as display:
+    with Terminal() as display:
         run = _make_run(arguments, display.say)
-        cluster = Cluster(arguments.ray)
-        try:
-            results = run.execute(RayCompute(cluster.connect), display)
-        finally:
-            cluster.leave()
-    if arguments.json:
-        _print(json.dumps(_document(run, results)))
-    else:
-        _print("\n".join(_score_lines(results)))
+        planned = run.plan()
+        if is_done(planned, run.selection):  # answer at once: no engine is started
+            results = cached_results(planned)
+            for result in results:
+                display.say(line(result))
+            found = document(run, results)
+        else:
+            check_selection(planned, run.selection)
+            from flows.nmt import run_here
+
+            found = run_here(_flow_parameters(arguments), display)
+    _print(json.dumps(found) if arguments.json else "\n".join(_score_lines(found)))
 
 
 def _plan(arguments: argparse.Namespace) -> None:
-    run = _make_run(arguments, lambda line: print(line, file=sys.stderr))  # noqa: T201
-    planned = run.plan()
+    planned = _make_run(arguments, _say).plan()
     if arguments.json:
         _print(json.dumps({"stages": [_planned_document(step) for step in planned]}))
     else:
         _print("\n".join(_plan_line(step) for step in planned))
+
+
+def _translate(arguments: argparse.Namespace) -> None:
+    from flows.translate import find_model, open_model, translate
+    from model.config import SearchConfig
+
+    model = arguments.model
+    bundle = open_model(Path(model) if model else find_model(_make_run(arguments, _say)))
+    search = SearchConfig(beam_size=arguments.beam_size, length_penalty=arguments.length_penalty)
+    files = [Path(name) for name in arguments.files]
+    with Terminal() as terminal:
+        try:
+            translate(bundle, files, sys.stdout.buffer, search, terminal)
+        except BrokenPipeError:  # whoever reads has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _init(arguments: argparse.Namespace) -> None:
+    from flows.init import OwnText, write_recipe
+
+    own = OwnText(arguments.src, arguments.tgt, arguments.train, arguments.dev, arguments.test)
+    write_recipe(arguments.recipe, own, arguments.name, force=arguments.force)
+    if arguments.json:
+        _print(json.dumps({"recipe": str(arguments.recipe)}))
+    else:
+        _print(f"{arguments.recipe} is written. Next: traduko plan {arguments.recipe}")
 
 
 def _recipes(arguments: argparse.Namespace) -> None:
@@ -76,15 +110,34 @@ def _recipes(arguments: argparse.Namespace) -> None:
     _print(json.dumps({"recipes": recipes}) if arguments.json else "\n".join(lines))
 
 
+def _flow_parameters(arguments: argparse.Namespace) -> Json:
+    overrides = parse_overrides(arguments.set)
+    mirrors = dict(map(_mirror, arguments.mirror))
+    if mirrors:
+        overrides["download.mirrors"] = mirrors
+    return {
+        "recipe": arguments.recipe,
+        "set": overrides,
+        "only": arguments.only,
+        "start": arguments.start,
+        "force": arguments.force,
+        "root": arguments.root,
+        "ray": getattr(arguments, "ray", None),
+    }
+
+
 def _make_run(arguments: argparse.Namespace, say: Callable[[str], None]) -> Run:
-    config = read_recipe(arguments.recipe, arguments.set, dict(map(_mirror, arguments.mirror)))
-    selection = Selection.of(arguments.only, arguments.start, force=arguments.force)
-    return Run(config, Root(_root(arguments, config), say), selection)
-
-
-def _root(arguments: argparse.Namespace, config: RunConfig) -> Path:
-    named = arguments.root or os.environ.get("TRADUKO_ROOT") or config.root or "artifacts"
-    return Path(named).expanduser().resolve()
+    parameters = _flow_parameters(arguments)
+    return make_run(
+        parameters["recipe"],
+        parameters["set"],
+        only=parameters["only"],
+        start=parameters["start"],
+        force=parameters["force"],
+        root=parameters["root"],
+        environment=os.environ,
+        say=say,
+    )
 
 
 def _mirror(text: str) -> tuple[str, str]:
@@ -95,43 +148,18 @@ def _mirror(text: str) -> tuple[str, str]:
     return prefix, uri if "://" in uri else str(Path(uri).resolve())
 
 
-def _document(run: Run, results: Sequence[Result]) -> Json:
-    models = [result for result in results if result.node.stage.name == "average"]
-    return {
-        "recipe": run.config.name,
-        "root": str(run.root.folder),
-        "stages": [
-            {
-                "stage": result.node.stage.name,
-                "source": result.node.source.name if result.node.source else None,
-                "fingerprint": result.artifact.manifest.fingerprint,
-                "folder": str(result.artifact.folder),
-                "cached": result.cached,
-                "took_s": round(result.took_s, 3),
-                "stats": result.artifact.stats,
-            }
-            for result in results
-        ],
-        "scores": scores(results),
-        "model": str(models[0].artifact.folder) if models else None,
-        "report": None,
-        "mlflow_run_id": None,
-    }
-
-
-def _score_lines(results: Sequence[Result]) -> list[str]:
+def _score_lines(found: Json) -> list[str]:
     """The closing summary: every score with its interval and signature, and the model."""
     lines = [""]
-    for name, metrics in scores(results).items():
-        for metric, found in metrics.items():
-            if found:
-                interval = f"[{found['low']:.1f}, {found['high']:.1f}]"
+    for name, metrics in found["scores"].items():
+        for metric, score in metrics.items():
+            if score:
+                interval = f"[{score['low']:.1f}, {score['high']:.1f}]"
                 lines.append(
-                    f"{name:<20} {metric:<6} {found['score']:>6.2f} {interval:<14} "
-                    f"{found['signature']}"
+                    f"{name:<20} {metric:<6} {score['score']:>6.2f} {interval:<14} "
+                    f"{score['signature']}"
                 )
-    models = [result for result in results if result.node.stage.name == "average"]
-    return [*lines, *(f"model: {result.artifact.folder}" for result in models)]
+    return [*lines, f"model: {found['model']}"] if found["model"] else lines
 
 
 def _planned_document(step: Planned) -> Json:
@@ -153,10 +181,14 @@ def _print(text: str) -> None:
     print(text)  # noqa: T201 - the command line's own output
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201
+
+
 def _fail(arguments: argparse.Namespace, message: str, kind: str, code: int) -> int:
     if getattr(arguments, "json", False):
         _print(json.dumps({"error": {"kind": kind, "message": message}}))
-    print(f"traduko: {message}", file=sys.stderr)  # noqa: T201
+    _say(f"traduko: {message}")
     return code
 
 
@@ -165,6 +197,15 @@ def _parser() -> argparse.ArgumentParser:
         prog="traduko", description="Parallel text in, a scored translation model out."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _init_options(
+        _command(
+            commands,
+            "init",
+            _init,
+            "write a recipe for your own text",
+            "traduko init my.toml --src en --tgt de --train corpus.en corpus.de",
+        )
+    )
     run = _command(
         commands,
         "run",
@@ -184,6 +225,15 @@ def _parser() -> argparse.ArgumentParser:
         "traduko plan quickstart --set clean.max_words=40",
     )
     _recipe_options(plan)
+    _translate_options(
+        _command(
+            commands,
+            "translate",
+            _translate,
+            "translate lines of files or of standard input",
+            "traduko translate --recipe quickstart < english.txt > german.txt",
+        )
+    )
     recipes = _command(
         commands,
         "recipes",
@@ -225,6 +275,33 @@ def _recipe_options(parser: argparse.ArgumentParser) -> None:
     selection.add_argument("--only", choices=STAGE_NAMES, metavar="STAGE", help="build this stage alone, from artifacts that are there")  # fmt: skip
     selection.add_argument("--from", dest="start", choices=STAGE_NAMES, metavar="STAGE", help="build this stage and what follows")  # fmt: skip
     parser.add_argument("--force", action="store_true", help="rebuild what is selected, even if it is there")  # fmt: skip
+
+
+def _init_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", type=Path, metavar="RECIPE.toml", help="the file to write")
+    parser.add_argument("--src", required=True, metavar="CODE", help="source language, e.g. en")
+    parser.add_argument("--tgt", required=True, metavar="CODE", help="target language, e.g. de")
+    about = {
+        "train": "text to learn from",
+        "dev": "a set to watch the loss on; none = held out of the text",
+        "test": "a set to score; none = held out of the text",
+    }
+    for kind, what in about.items():
+        parser.add_argument(f"--{kind}", action="append", nargs="+", type=Path, default=[], required=kind == "train", metavar="FILE", help=f"{what}: two aligned files, or one TSV or JSONL; may be given again")  # fmt: skip
+    parser.add_argument("--name", metavar="NAME", help="the recipe's name; none = the file's")
+    parser.add_argument("--force", action="store_true", help="write over a file that is there")
+
+
+def _translate_options(parser: argparse.ArgumentParser) -> None:
+    model = parser.add_mutually_exclusive_group(required=True)
+    model.add_argument("--recipe", metavar="RECIPE", help="take the model that this recipe gave")
+    model.add_argument("--model", metavar="FOLDER", help="take the model in this folder")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="text, one sentence a line; none = standard input")  # fmt: skip
+    parser.add_argument("--beam-size", type=int, default=4, metavar="N", help="hypotheses followed at once; 1 is greedy")  # fmt: skip
+    parser.add_argument("--length-penalty", type=float, default=0.6, metavar="ALPHA", help="the higher, the longer the translations")  # fmt: skip
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="an override that the recipe was run with")  # fmt: skip
+    parser.add_argument("--root", metavar="FOLDER", help="where artifacts live")
+    parser.set_defaults(mirror=[], only=None, start=None, force=False)
 
 
 if __name__ == "__main__":

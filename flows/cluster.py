@@ -1,9 +1,9 @@
 """Joining Ray: a local cluster sized to the machine, or one that is there."""
 
 import logging
-import os
 import warnings
 
+from flows.environment import turn_off_reporting
 from pipeline.errors import TradukoError
 
 OBJECT_STORE_BYTES = 200 << 20
@@ -29,8 +29,7 @@ class Cluster:
         """
         if self._joined:
             return
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        turn_off_reporting()
         import ray
 
         try:
@@ -47,6 +46,12 @@ class Cluster:
             where = self._address or "a local cluster"
             raise TradukoError(f"Ray cannot be reached at {where}: {error}") from None
         self._joined = True
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
 
     def leave(self) -> None:
         """Leave; a local cluster ends."""

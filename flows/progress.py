@@ -8,7 +8,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 REFRESH_S = 0.2
 
 
-class Display:
+class Terminal:
     """Lines on standard error; a moving bar only where that is a terminal."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Display:
         self._started = 0.0
         self._first: float = 0.0
 
-    def __enter__(self) -> "Display":
+    def __enter__(self) -> "Terminal":
         self._bar.start()
         return self
 

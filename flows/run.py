@@ -1,18 +1,23 @@
-"""One recipe on one root: each stage's artifact built or found."""
+"""One recipe on one root: each stage's artifact found or built."""
 
+import contextlib
+import dataclasses
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any, Protocol
 
-from flows.progress import Display
-from pipeline.artifact import Artifact, Json, Root, check_writable, write_json
+from pipeline.artifact import MANIFEST, Artifact, Identity, Json, Root, check_writable, write_json
 from pipeline.compute import Compute
 from pipeline.config import RunConfig
-from pipeline.dag import Node, Planned, Selection, nodes, plan, read_record, record
+from pipeline.dag import Node, Planned, Selection, nodes, plan, plan_node, read_record, record
 from pipeline.errors import InputError
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
+from pipeline.recipe import read_recipe
 
 
 @dataclass(frozen=True)
@@ -23,6 +28,78 @@ class Result:
     artifact: Artifact
     cached: bool
     took_s: float
+    reason: str = ""
+    """Why it was built; empty where it was there."""
+
+    @property
+    def stats(self) -> Json:
+        """What the stage counted."""
+        return self.artifact.stats
+
+
+class Display(Protocol):
+    """Shows a person how a run goes."""
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        ...
+
+    def begin(self, name: str) -> None:
+        """A stage begins."""
+        ...
+
+    def end(self) -> None:
+        """The stage is over."""
+        ...
+
+    def progress(self, done: float, total: float | None, unit: str, note: str = "") -> None:
+        """`done` of `total` units are finished."""
+        ...
+
+
+class Watcher(Protocol):
+    """Told what is built: tracking. It never changes what comes out."""
+
+    def building(self, node: Node, identity: Identity, work: Path) -> AbstractContextManager[None]:
+        """Around the building of one artifact; `work` may hold its event file."""
+        ...
+
+    def finished(self, result: Result) -> None:
+        """An artifact was found or built."""
+        ...
+
+
+class Unwatched:
+    """Nobody is told."""
+
+    def building(self, node: Node, identity: Identity, work: Path) -> AbstractContextManager[None]:
+        """Nothing around it."""
+        del node, identity, work
+        return contextlib.nullcontext()
+
+    def finished(self, result: Result) -> None:
+        """Nothing to do."""
+
+
+Step = Callable[[], Result]
+"""Finds or builds one node's artifact."""
+
+
+def call(node: Node, step: Step) -> Result:
+    """Take a step here and now."""
+    del node
+    return step()
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where and how a run's work is done; never what comes out."""
+
+    compute: Compute
+    display: Display
+    watcher: Watcher = field(default_factory=Unwatched)
+    take: Callable[[Node, Step], Result] = call
+    """Takes a node's step: here, or as an orchestrator's task with retries."""
 
 
 @dataclass(frozen=True)
@@ -35,71 +112,79 @@ class Run:
 
     def plan(self) -> list[Planned]:
         """What executing it would do, and why."""
-        return plan(self._nodes(), self.root, self.selection, read_record(self._record_path))
+        return plan(self.nodes(), self.root, self.selection, read_record(self._record_path))
 
-    def execute(self, compute: Compute, display: Display) -> list[Result]:
+    def execute(self, workplace: Workplace) -> list[Result]:
         """Build what is not there, inputs before what is made from them.
 
         Raises:
             InputError: If a stage that is not selected would have to be built.
         """
         check_writable(self.root.folder)
+        last = read_record(self._record_path)
         done: dict[str, Result] = {}
-        for node in self._nodes():
-            result = self._step(node, done, compute, display)
+        for node in self.nodes():
+            planned = plan_node(node, self.root, _inputs(node, done), self.selection, last)
+            result = workplace.take(node, partial(self._step, node, done, workplace))
+            result = dataclasses.replace(result, reason="" if result.cached else planned.reason)
             done[node.name] = result
             self._remember(result, done)
-            display.say(_line(result))
+            workplace.watcher.finished(result)
+            workplace.display.say(line(result))
         return list(done.values())
 
+    def nodes(self) -> list[Node]:
+        """The selected part of the recipe's graph, in order."""
+        digests = FileDigests(self.root.folder / "work" / "file-digests.json")
+        return self.selection.of_graph(nodes(self.config, digests))
+
     def _step(
-        self,
-        node: Node,
-        done: Mapping[str, Result],
-        compute: Compute,
-        display: Display,
-        deep: bool = False,
+        self, node: Node, done: Mapping[str, Result], workplace: Workplace, *, deep: bool = False
     ) -> Result:
         """Find or build one node's artifact; with `deep`, hash the files of one that is there."""
         if node.stage.checks_inputs and not self._is_there(node, done):
-            checked = {name: self._step(done[name].node, done, compute, display, True) for name in node.inputs}  # fmt: skip
+            checked = {
+                name: self._step(done[name].node, done, workplace, deep=True)
+                for name in node.inputs
+            }
             done = {**done, **checked}
-        inputs = {name: done[name].artifact for name in node.inputs}
-        chosen = node.stage.name in self.selection.stages
         start = time.perf_counter()
-
-        def build(out: Path, work: Path) -> Json:
-            if not chosen:
-                raise InputError(
-                    f"`{node.name}` is not built, and this run leaves it out: "
-                    "run without --only and --from first."
-                )
-            display.begin(node.name)
-            mirrors = self.config.download.mirrors
-            job = Job(
-                out, work, compute, self.config.compute, mirrors, display.progress, display.say
-            )
-            return node.stage.run(node, self.config, inputs, job)
-
         try:
             artifact, cached = self.root.produce(
-                node.identity(inputs),
-                build,
-                work_key=node.work_key(inputs),
-                force=chosen and self.selection.force and not deep,
+                node.identity(_inputs(node, done)),
+                lambda out, work: self._build(node, done, workplace, out, work),
+                work_key=node.work_key(_inputs(node, done)),
+                force=self._is_chosen(node) and self.selection.force and not deep,
                 deep=deep,
             )
         finally:
-            display.end()
+            workplace.display.end()
         return Result(node, artifact, cached, time.perf_counter() - start)
 
-    def _is_there(self, node: Node, done: Mapping[str, Result]) -> bool:
-        inputs = {name: done[name].artifact for name in node.inputs}
-        return (self.root.place(node.identity(inputs)) / "manifest.json").exists()
+    def _build(
+        self, node: Node, done: Mapping[str, Result], workplace: Workplace, out: Path, work: Path
+    ) -> Json:
+        if not self._is_chosen(node):
+            raise _left_out(node)
+        inputs, display = _inputs(node, done), workplace.display
+        display.begin(node.name)
+        job = Job(
+            out=out,
+            work=work,
+            compute=workplace.compute,
+            settings=self.config.compute,
+            mirrors=self.config.download.mirrors,
+            progress=display.progress,
+            say=display.say,
+        )
+        with workplace.watcher.building(node, node.identity(inputs), work):
+            return node.stage.run(node, self.config, inputs, job)
 
-    def _nodes(self) -> list[Node]:
-        digests = FileDigests(self.root.folder / "work" / "file-digests.json")
-        return self.selection.of_graph(nodes(self.config, digests))
+    def _is_chosen(self, node: Node) -> bool:
+        return node.stage.name in self.selection.stages
+
+    def _is_there(self, node: Node, done: Mapping[str, Result]) -> bool:
+        return (self.root.place(node.identity(_inputs(node, done))) / MANIFEST).exists()
 
     @property
     def _record_path(self) -> Path:
@@ -107,32 +192,113 @@ class Run:
 
     def _remember(self, result: Result, done: Mapping[str, Result]) -> None:
         """What a later plan compares with."""
-        inputs = {name: done[name].artifact for name in result.node.inputs}
         known = read_record(self._record_path)
-        known[result.node.name] = record(result.node, result.node.identity(inputs))
+        known[result.node.name] = record(
+            result.node, result.node.identity(_inputs(result.node, done))
+        )
         self._record_path.parent.mkdir(exist_ok=True)
         write_json(self._record_path, known)
 
 
-def scores(results: Iterable[Result]) -> Json:
-    """Scores by test set and metric; empty where nothing was evaluated."""
-    for result in results:
-        if result.node.stage.name == "evaluate":
-            found: Json = result.artifact.stats["scores"]
-            return found
-    return {}
+def make_run(  # noqa: PLR0913 - the options of every command that takes a recipe
+    recipe: str,
+    overrides: Mapping[str, Any],
+    *,
+    only: str | None = None,
+    start: str | None = None,
+    force: bool = False,
+    root: str | None = None,
+    environment: Mapping[str, str],
+    say: Callable[[str], None],
+) -> Run:
+    """A recipe and where it goes, checked before anything runs.
+
+    The root is the one given, else TRADUKO_ROOT's, the recipe's, or `artifacts` in this folder.
+
+    Raises:
+        ConfigError: If the recipe or an override is wrong.
+    """
+    config = read_recipe(recipe, overrides)
+    named = root or environment.get("TRADUKO_ROOT") or config.root or "artifacts"
+    folder = Path(named).expanduser().resolve()
+    return Run(config, Root(folder, say), Selection.of(only, start, force=force))
 
 
-def _line(result: Result) -> str:
-    """`clean:europarl  built in 3.2 s  29,000 rows`."""
+def is_done(planned: Iterable[Planned], selection: Selection) -> bool:
+    """Whether nothing is left to build."""
+    return not selection.force and all(step.status == "cached" for step in planned)
+
+
+def check_selection(planned: Iterable[Planned], selection: Selection) -> None:
+    """Refuse to begin what could not be finished.
+
+    Raises:
+        InputError: If a stage that is not selected would have to be built.
+    """
+    for step in planned:
+        if step.status != "cached" and step.node.stage.name not in selection.stages:
+            raise _left_out(step.node)
+
+
+def _left_out(node: Node) -> InputError:
+    return InputError(
+        f"`{node.name}` is not built, and this run leaves it out: "
+        "run without --only and --from first."
+    )
+
+
+def cached_results(planned: Iterable[Planned]) -> list[Result]:
+    """The results of a run in which nothing is left to build."""
+    return [
+        Result(step.node, step.artifact, cached=True, took_s=0.0)
+        for step in planned
+        if step.artifact
+    ]
+
+
+def document(run: Run, results: Iterable[Result], mlflow_run_id: str | None = None) -> Json:
+    """A run as one JSON value: the interface of `traduko run --json`."""
+    results = list(results)
+    models = [str(result.artifact.folder) for result in results if result.node.name == "average"]
+    scores = [result.stats["scores"] for result in results if result.node.name == "evaluate"]
+    return {
+        "recipe": run.config.name,
+        "root": str(run.root.folder),
+        "stages": [
+            {
+                "stage": result.node.stage.name,
+                "source": result.node.source.name if result.node.source else None,
+                "fingerprint": result.artifact.manifest.fingerprint,
+                "folder": str(result.artifact.folder),
+                "cached": result.cached,
+                "took_s": round(result.took_s, 3),
+                "stats": result.stats,
+            }
+            for result in results
+        ],
+        "scores": scores[0] if scores else {},
+        "model": models[0] if models else None,
+        "report": None,
+        "mlflow_run_id": mlflow_run_id,
+    }
+
+
+def line(result: Result) -> str:
+    """`clean:europarl  built in 3.2 s  29,000 rows  (config …)`."""
     how = "cached" if result.cached else f"built in {result.took_s:.1f} s"
-    return f"{result.node.name:<26} {how:<18} {_summary(result.artifact.stats)}".rstrip()
+    why = f"  ({result.reason})" if result.reason not in {"", "never built"} else ""
+    return f"{result.node.name:<26} {how:<18} {summary(result.stats)}{why}".rstrip()
 
 
-def _summary(stats: Json) -> str:
+def _inputs(node: Node, done: Mapping[str, Result]) -> dict[str, Artifact]:
+    return {name: done[name].artifact for name in node.inputs}
+
+
+def summary(stats: Json) -> str:
     """The numbers of a stage's statistics, in a few words."""
-    rejected = sum(stats.get("rejected", {}).values())
-    words = [f"{stats['rows_kept']:,} of {stats['rows_in']:,} pairs kept"] if rejected else []
+    words = []
+    if "rows_kept" in stats:
+        words.append(f"{stats['rows_kept']:,} of {stats['rows_in']:,} pairs kept")
     for key in ("rows", "size", "steps", "dev_perplexity", "parameters"):
         if key in stats:
             value = stats[key]

@@ -45,9 +45,11 @@ class Bundle:
     ) -> list[str]:
         """One translation for each text, in order; of a blank text a blank one.
 
-        The result does not depend on `tokens_per_batch`, but for ties within rounding.
+        The result does not depend on `tokens_per_batch`, but for ties within rounding. What a text
+        has beyond the model's longest sequence is left out.
         """
-        ids = self.tokenizer.encode(texts)
+        longest = self.model.config.max_positions - 1
+        ids = [row[:longest] for row in self.tokenizer.encode(texts)]
         found: list[tuple[int, ...]] = [()] * len(texts)
         done = len(texts) - sum(map(bool, ids))
         for rows in _batches([len(row) + 1 for row in ids], tokens_per_batch):

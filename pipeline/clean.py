@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pipeline.artifact import Artifact, Json
 from pipeline.config import CleanConfig
-from pipeline.corpus import read_pairs
+from pipeline.formats import read_corpus
 from pipeline.job import Job
 from pipeline.rules import RuleParameters, apply
 from pipeline.tables import PAIRS, REJECTED, ParquetShards
@@ -41,7 +41,7 @@ def clean(config: CleanConfig, source: str, download: Artifact, job: Job) -> Jso
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(ParquetShards(job.out, PAIRS))
         rejected = stack.enter_context(ParquetShards(job.out / "rejected", REJECTED))
-        for raw in read_pairs(download.path("src"), download.path("tgt")):
+        for raw in read_corpus(download.folder):
             applied = apply(_pairs(raw, source, config.normalise), parameters)
             kept.write(applied.kept)
             rejected.write(applied.rejected)

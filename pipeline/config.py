@@ -5,6 +5,7 @@ is done, never what comes out, and stays out of fingerprints; so does the whole 
 """
 
 from collections import Counter
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -16,6 +17,10 @@ Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
+Index = Annotated[int, Field(ge=0)]
+
+FORMATS: dict[str, Literal["tsv", "jsonl"]] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+"""Formats of files that hold both sides, by the ending of their name."""
 
 
 class Unkeyed:
@@ -52,12 +57,39 @@ class FileSource(Section):
     def _one_place(self) -> "FileSource":
         if (self.path is None) == (self.url is None):
             raise ValueError("exactly one of `path` and `url` must be given")
+        if self.url and "@" in self.url.partition("://")[2].partition("/")[0]:
+            raise ValueError("`url` must hold no user name or password: they would be recorded")
         return self
 
     @property
     def address(self) -> str:
         """Where the bytes are."""
         return self.url or self.path or ""
+
+
+class Layout(Section):
+    """How one file holds both sides."""
+
+    format: Literal["tsv", "jsonl"]
+    """Columns between tabs, without quoting; or one JSON object a line."""
+    columns: tuple[Index, Index] | tuple[str, str]
+    """Where the source and the target side are: numbers from 0 (TSV) or keys (JSONL)."""
+    header: bool = False
+    """Whether the first line of a TSV file names its columns and is no pair."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> "Layout":
+        wanted, example = (int, "[0, 1]") if self.format == "tsv" else (str, '["src", "tgt"]')
+        if not all(isinstance(column, wanted) for column in self.columns):
+            raise ValueError(
+                f"`columns` of a {self.format} file must be like {example}, "
+                f"but is {list(self.columns)}"
+            )
+        if self.columns[0] == self.columns[1]:
+            raise ValueError(f"`columns` must be two, but is {list(self.columns)}")
+        if self.header and self.format == "jsonl":
+            raise ValueError("`header` goes with TSV files only")
+        return self
 
 
 class BuiltinSource(Section):
@@ -72,7 +104,7 @@ class BuiltinSource(Section):
 
 
 class Source(Section):
-    """One parallel corpus: a name, and its two sides or a built-in split."""
+    """One parallel corpus: a name, and its two sides, one file of both, or a built-in split."""
 
     name: Name
     """Names its artifacts, its rows and its scores: unique in a recipe."""
@@ -80,6 +112,14 @@ class Source(Section):
     """The source-language side, one sentence a line."""
     tgt: FileSource | None = None
     """The target-language side, line by line the translation of `src`."""
+    pairs: FileSource | None = None
+    """Both sides in one file, TSV or JSONL, in place of `src` and `tgt`."""
+    format: Literal["tsv", "jsonl"] | None = None
+    """What `pairs` is; none = told from its ending, .tsv or .jsonl, with or without .gz."""
+    columns: tuple[Index, Index] | tuple[str, str] | None = None
+    """Where the sides are in `pairs`; none = columns 0 and 1, or keys `src` and `tgt`."""
+    header: bool = False
+    """Whether the first line of a TSV file names its columns and is no pair."""
     builtin: BuiltinSource | None = None
     """A built-in corpus, in place of `src` and `tgt`."""
     num_rows: Annotated[int | None, Unkeyed] = None
@@ -88,13 +128,42 @@ class Source(Section):
     """The corpus's licence, for people to read."""
 
     @model_validator(mode="after")
-    def _files_or_builtin(self) -> "Source":
+    def _one_kind(self) -> "Source":
         files = (self.src is not None, self.tgt is not None)
-        if self.builtin is None and not all(files):
-            raise ValueError("`src` and `tgt` must both be given, or `builtin`")
-        if self.builtin is not None and any(files):
-            raise ValueError("`builtin` goes without `src` and `tgt`")
+        others = (self.pairs is not None) + (self.builtin is not None)
+        if not others and not all(files):
+            raise ValueError("`src` and `tgt` must both be given, or `builtin`, or `pairs`")
+        if others and (any(files) or others > 1):
+            raise ValueError("`builtin` and `pairs` each go without `src`, `tgt` and the other")
+        if self.pairs is None and (self.format or self.columns or self.header):
+            raise ValueError("`format`, `columns` and `header` go with `pairs` only")
+        _ = self.layout  # says at once what does not fit together
         return self
+
+    @property
+    def layout(self) -> Layout | None:
+        """How `pairs` holds both sides, resolved; none for other kinds of sources."""
+        if self.pairs is None:
+            return None
+        kind = self.format or _format_of(self.pairs.address)
+        columns = self.columns or ((0, 1) if kind == "tsv" else ("src", "tgt"))
+        return Layout(format=kind, columns=columns, header=self.header)
+
+
+def _format_of(address: str) -> Literal["tsv", "jsonl"]:
+    """The format that a file's ending tells.
+
+    Raises:
+        ValueError: If it tells none.
+    """
+    path = PurePosixPath(address.partition("?")[0].removesuffix(".gz"))
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise ValueError(
+            f"`format` must be given, for the name of {path.name} tells none of "
+            f"{', '.join(FORMATS)}"
+        )
+    return kind
 
 
 class DownloadConfig(Section):
@@ -139,6 +208,18 @@ class CleanConfig(Section):
     """Rules not applied. Pairs with an empty side are always dropped."""
 
 
+class HoldoutConfig(Section):
+    """Pairs taken out of the training text, for recipes without dev or test sets of their own.
+
+    No side of one of them stays in the training text; one pair is taken of a source sentence.
+    """
+
+    dev: Annotated[int, Field(ge=0)] = 0
+    """Pairs of the dev set `dev`."""
+    test: Annotated[int, Field(ge=0)] = 0
+    """Pairs of the test set `test`."""
+
+
 class DedupConfig(Section):
     """Which pairs are dropped for being there already."""
 
@@ -147,6 +228,8 @@ class DedupConfig(Section):
     decontaminate: bool = True
     """No training pair keeps a side that equals one of a dev or test set (case, accents' form,
     white space and punctuation aside)."""
+    holdout: HoldoutConfig = HoldoutConfig()
+    """Dev and test sets to take out of the training text."""
 
 
 class VocabConfig(Section):
@@ -223,6 +306,22 @@ class RunConfig(Section):
     average: AverageConfig = AverageConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     compute: ComputeConfig = ComputeConfig()
+
+    @model_validator(mode="after")
+    def _holdout_is_needed(self) -> "RunConfig":
+        held_out = {kind for kind in ("dev", "test") if getattr(self.dedup.holdout, kind)}
+        for kind in sorted(held_out):
+            if getattr(self.download, kind):
+                raise ValueError(
+                    f"`dedup.holdout.{kind}` must be 0 where `download.{kind}` names a set"
+                )
+        for source in (*self.download.dev, *self.download.test):
+            if source.name in held_out:
+                raise ValueError(
+                    f"a source must not be named {source.name}, for `dedup.holdout` makes a set of "
+                    "that name"
+                )
+        return self
 
     @model_validator(mode="after")
     def _fits_together(self) -> "RunConfig":

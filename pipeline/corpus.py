@@ -5,8 +5,8 @@ carriage return (CR) before it goes with it. Text is strict UTF-8. Whether a fil
 its first bytes, never by its name: text called `.gz` is read as text, and gzip without an ending is
 unpacked.
 
-Aligned text, plain or gzip, is what is read so far. Another compression is another branch of
-`_unpacked`; another format is another function that yields the same batches.
+Another compression is another branch of `_unpacked`. Formats of one file are in `formats.py`, on top
+of `read_lines`.
 """
 
 import gzip
@@ -82,6 +82,20 @@ def read_pairs(
     return _paired(_Side(files[0]), _Side(files[1]), batch_rows)
 
 
+def read_lines(
+    file: Path, batch_rows: int = 65_536, name: str | None = None
+) -> Iterator[pa.StringArray]:
+    """Reads one file, plain or gzip, by the same rules: never an empty batch.
+
+    Raises:
+        CorpusError: as `read_pairs`, but for what concerns two files; or the file has no line.
+    """
+    assert batch_rows > 0
+    source = _File(file, name or str(file))
+    _check_path(source)
+    return _lines(_Side(source), batch_rows)
+
+
 class _File(NamedTuple):
     path: Path
     name: str  # in messages
@@ -101,6 +115,16 @@ def _paired(src: "_Side", tgt: "_Side", batch_rows: int) -> Iterator[pa.RecordBa
             yield pa.record_batch(columns)
             line += rows
         _check_counts(src, tgt)
+
+
+def _lines(side: "_Side", batch_rows: int) -> Iterator[pa.StringArray]:
+    with closing(side):
+        side.fill(batch_rows)
+        if not side.num_pending:
+            raise CorpusError(f"`{side.name}` is empty: there are no pairs. Check the path.")
+        while side.num_pending:
+            yield side.take(min(batch_rows, side.num_pending))
+            side.fill(batch_rows)
 
 
 class _Side:

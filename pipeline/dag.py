@@ -7,12 +7,12 @@ import importlib.metadata
 import json
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from pipeline.artifact import Artifact, Damaged, Identity, Input, Json, Root, digest_json
-from pipeline.config import RunConfig, Source, keyed
+from pipeline.config import FileSource, RunConfig, Source, keyed
 from pipeline.errors import CorpusError
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
@@ -109,7 +109,8 @@ def _vocab(_: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
 def _tokenize(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
     from pipeline.tokenize import tokenize
 
-    return tokenize(run.tokenize, inputs["dedup"], inputs["vocab"], _sets(node, inputs), job)
+    sets = _sets(node, inputs) | _held_out(run, "dev", inputs)
+    return tokenize(run.tokenize, inputs["dedup"], inputs["vocab"], sets, job)
 
 
 def _train(_: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
@@ -127,13 +128,27 @@ def _average(_: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
 def _evaluate(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
     from pipeline.evaluate import evaluate
 
-    return evaluate(run.evaluate, inputs["average"], _sets(node, inputs), job)
+    sets = _sets(node, inputs) | _held_out(run, "test", inputs)
+    return evaluate(run.evaluate, inputs["average"], sets, job)
 
 
 def _sets(node: Node, inputs: Inputs) -> dict[str, Artifact]:
     """The downloaded dev and test sets among a node's inputs, by source name."""
     names = [name for name in node.inputs if name.startswith("download:")]
     return {name.partition(":")[2]: inputs[name] for name in names}
+
+
+def _held_out(run: RunConfig, kind: Literal["dev", "test"], inputs: Inputs) -> dict[str, Artifact]:
+    """The set that `dedup` took out of the training text, as if it had been downloaded."""
+    if not getattr(run.dedup.holdout, kind):
+        return {}
+    whole, prefix = inputs["dedup"], f"holdout/{kind}/"
+    files = tuple(
+        replace(file, path=file.path.removeprefix(prefix))
+        for file in whole.manifest.files
+        if file.path.startswith(prefix)
+    )
+    return {kind: Artifact(whole.folder / prefix, replace(whole.manifest, files=files))}
 
 
 DOWNLOAD = Stage("download", 1, _download)
@@ -191,8 +206,9 @@ def nodes(run: RunConfig, digests: FileDigests) -> list[Node]:
         _node(TRAIN, run, ("seed", "model", "train"), ("tokenize",)),
         _node(AVERAGE, run, ("src", "tgt", "model", "average"), ("train", "vocab")),
     ]
-    if test:
-        inputs = ("average", *(names[source.name] for source in test))
+    held_out_test = ("dedup",) if run.dedup.holdout.test else ()
+    if test or held_out_test:
+        inputs = ("average", *held_out_test, *(names[source.name] for source in test))
         graph.append(_node(EVALUATE, run, ("evaluate",), inputs))
     return graph
 
@@ -220,19 +236,22 @@ def _download_node(source: Source, digests: FileDigests) -> Node:
 
         config = {**source.builtin.model_dump(), "builtin_version": VERSION}
         return Node(DOWNLOAD, config, config, source=source)
-    config = {}
-    for side, file in (("src", source.src), ("tgt", source.tgt)):
-        assert file
-        if file.path:
-            config[side] = {"sha256": digests.of(Path(file.path))}
-        else:
-            config[side] = {"sha256": file.sha256} if file.sha256 else {"url": file.url}
+    files = {"src": source.src, "tgt": source.tgt, "pairs": source.pairs}
+    config = {place: _file_config(file, digests) for place, file in files.items() if file}
     if source.src and source.tgt and source.src.address == source.tgt.address:
         raise CorpusError(
             f"Source `{source.name}` gives {source.src.address} for both sides; `src` and `tgt` "
             "must be two files."
         )
-    return Node(DOWNLOAD, config, config, source=source)
+    short = {"layout": keyed(source.layout)} if source.layout else {}
+    full = {"layout": keyed(source.layout, defaults=True)} if source.layout else {}
+    return Node(DOWNLOAD, config | full, config | short, source=source)
+
+
+def _file_config(file: FileSource, digests: FileDigests) -> Json:
+    if file.path:
+        return {"sha256": digests.of(Path(file.path))}
+    return {"sha256": file.sha256} if file.sha256 else {"url": file.url}
 
 
 def _pick(config: Json, fields: Iterable[str]) -> Json:
@@ -302,16 +321,17 @@ def plan(graph: Iterable[Node], root: Root, selection: Selection, last: Json) ->
     planned: list[Planned] = []
     ready: dict[str, Artifact] = {}
     for node in graph:
-        step = _plan_node(node, root, ready, selection, last)
+        step = plan_node(node, root, ready, selection, last)
         if step.artifact:
             ready[node.name] = step.artifact
         planned.append(step)
     return planned
 
 
-def _plan_node(
+def plan_node(
     node: Node, root: Root, ready: Mapping[str, Artifact], selection: Selection, last: Json
 ) -> Planned:
+    """What a run would do with one node, given the artifacts that are ready."""
     unknown = [name for name in node.inputs if name not in ready]
     if unknown:
         return Planned(node, "depends", f"depends on what {unknown[0]} gives", None)

@@ -1,19 +1,17 @@
-"""Stage 1: a source's two sides, verified and whole.
+"""Stage 1: a source's text, verified and whole.
 
-Out: `src` and `tgt`, the files' own bytes (plain or gzip).
+Out: `src` and `tgt`, the files' own bytes (plain or gzip); or `pairs`, one file of both sides, with
+`layout.json`.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pyarrow as pa
 
 from pipeline.artifact import Json
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import BuiltinSource, FileSource, Source
-from pipeline.corpus import read_pairs
 from pipeline.errors import CorpusError
 from pipeline.fetch import fetch
+from pipeline.formats import PAIRS_FILE, read_corpus, write_layout
 from pipeline.job import Job
 
 SIDES = ("src", "tgt")
@@ -26,23 +24,19 @@ def download(source: Source, job: Job) -> Json:
         CorpusError: If a file is missing or damaged, or the two sides do not align.
         TradukoError: If an address cannot be reached.
     """
+    names = [source.name, source.name]
     if source.builtin:
         stats = _make(source.builtin, job.out)
     else:
-        stats = {side: _fetch(getattr(source, side), job.out / side, job) for side in SIDES}
-    num_rows = sum(batch.num_rows for batch in _read(source, job.out))
+        stats = _fetch_all(source, job)
+        names = [fetched["address"] for fetched in stats.values()]
+    num_rows = sum(batch.num_rows for batch in read_corpus(job.out, names))
     if source.num_rows not in {None, num_rows}:
         raise CorpusError(
             f"Source `{source.name}` must hold {source.num_rows} pairs (`num_rows`), "
             f"but holds {num_rows}."
         )
     return {**stats, "rows": num_rows}
-
-
-def _read(source: Source, out: Path) -> Iterator[pa.RecordBatch]:
-    """All rows, with errors that name the files by where they came from."""
-    src, tgt = (file.address if file else source.name for file in (source.src, source.tgt))
-    return read_pairs(out / "src", out / "tgt", names=(src, tgt))
 
 
 def _make(builtin: BuiltinSource, out: Path) -> Json:
@@ -53,12 +47,21 @@ def _make(builtin: BuiltinSource, out: Path) -> Json:
     return {"builtin": builtin.corpus, "split": builtin.split}
 
 
+def _fetch_all(source: Source, job: Job) -> Json:
+    """The two sides, or the one file of both and how to read it."""
+    if source.layout:
+        write_layout(job.out, source.layout)
+    places = (PAIRS_FILE,) if source.layout else SIDES
+    return {place: _fetch(getattr(source, place), job.out / place, job) for place in places}
+
+
 def _fetch(file: FileSource, target: Path, job: Job) -> Json:
+    name = Path(file.address.partition("?")[0]).name  # what follows may hold credentials
     fetched = fetch(
         file.address,
         target,
         file.sha256,
         job.mirrors,
-        on_progress=lambda done, total: job.progress(done, total, "bytes", Path(file.address).name),
+        on_progress=lambda done, total: job.progress(done, total, "bytes", name),
     )
     return {"address": fetched.address, "bytes": fetched.size_bytes, "sha256": fetched.sha256}

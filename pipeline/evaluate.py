@@ -13,7 +13,7 @@ from model.config import SearchConfig
 from pipeline.artifact import Artifact, Json, write_json
 from pipeline.bundle import load_bundle
 from pipeline.config import EvaluateConfig
-from pipeline.corpus import read_pairs
+from pipeline.formats import read_corpus
 from pipeline.job import Job
 
 BOOTSTRAP_SAMPLES = 1_000
@@ -50,9 +50,19 @@ def score(hypotheses: Sequence[str], references: Sequence[str]) -> Json:
     assert len(hypotheses) == len(references), "one hypothesis for each reference"
     return {
         "bleu": _score(BLEU(), hypotheses, references),
-        "chrf2": _score(CHRF(), hypotheses, references),
+        "chrf2": _score(Chrf(), hypotheses, references),
         "ter": None,
     }
+
+
+class Chrf(CHRF):
+    """sacreBLEU's, whose bootstrap fails where some samples match nothing and others something.
+
+    There it averages Python's zero with NumPy's 32-bit numbers, which Python refuses.
+    """
+
+    def _compute_f_score(self, statistics: list[int]) -> float:
+        return float(super()._compute_f_score(statistics))
 
 
 def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str]) -> Json:
@@ -67,7 +77,7 @@ def _score(metric: Metric, hypotheses: Sequence[str], references: Sequence[str])
 
 
 def _read(test: Artifact) -> tuple[list[str], list[str]]:
-    batches = list(read_pairs(test.path("src"), test.path("tgt")))
+    batches = list(read_corpus(test.folder))
     src, tgt = (
         [text for batch in batches for text in batch[side].to_pylist()] for side in ("src", "tgt")
     )

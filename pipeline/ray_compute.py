@@ -4,7 +4,7 @@ import logging
 import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pipeline.compute import OnDone
 from pipeline.errors import TradukoError
@@ -40,7 +40,10 @@ class RayCompute:
         results: dict[int, R] = {}
         try:
             for row in data.iter_rows():
-                results[row["index"]] = pickle.loads(row["result"])  # noqa: S301 - our own task's
+                result = pickle.loads(row["result"])  # noqa: S301 - our own task's
+                if isinstance(result, _Failure):
+                    raise result.error
+                results[row["index"]] = result
                 if on_done:
                     on_done(len(results))
         except ray.exceptions.RayError as error:
@@ -69,6 +72,12 @@ class RayCompute:
         fit(worker, task, num_workers, num_threads, storage)
 
 
+class _Failure(NamedTuple):
+    """What a task raised that says something to the user."""
+
+    error: Exception
+
+
 class _Apply:
     """A row's index to its item's result."""
 
@@ -77,7 +86,10 @@ class _Apply:
         self._items = items
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        result = self._function(self._items[row["index"]])
+        try:
+            result = self._function(self._items[row["index"]])
+        except (TradukoError, OSError) as error:
+            result = _Failure(error)  # Ray Data would pass on the message, but not what it was
         return {"index": row["index"], "result": pickle.dumps(result)}
 
 

@@ -25,23 +25,35 @@ def shipped_recipes() -> dict[str, str]:
     return {name: text.splitlines()[0].removeprefix("# ") for name, text in heads.items()}
 
 
-def read_recipe(
-    recipe: str, overrides: Iterable[str] = (), mirrors: Mapping[str, str] | None = None
-) -> RunConfig:
+def read_recipe(recipe: str, overrides: Mapping[str, Any] | None = None) -> RunConfig:
     """The resolved recipe.
 
     Args:
         recipe: A shipped recipe's name, or the path of a TOML file.
-        overrides: `section.field=value`, the value in TOML or plain text.
-        mirrors: More of `download.mirrors`.
+        overrides: Values by dotted field name, e.g. `train.max_steps`; a table joins the recipe's.
 
     Raises:
         ConfigError: If the recipe cannot be found, read, or does not hold together.
     """
     table = _read_table(find_recipe(recipe), seen=())
-    for override in overrides:
-        _override(table, override)
-    return validate(_merge(table, {"download": {"mirrors": mirrors}}) if mirrors else table)
+    for field, value in (overrides or {}).items():
+        _override(table, field, value)
+    return validate(table)
+
+
+def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
+    """`section.field=value` lines as values by field name; values in TOML or plain text.
+
+    Raises:
+        ConfigError: If one has no field or no equals sign.
+    """
+    parsed = {}
+    for text in texts:
+        field, equals, value = text.partition("=")
+        if not equals or not field.strip():
+            raise ConfigError(f"An override must read section.field=value, but is `{text}`.")
+        parsed[field.strip()] = _value(value.strip())
+    return parsed
 
 
 def find_recipe(recipe: str) -> Path:
@@ -100,7 +112,7 @@ def _anchor(download: object, folder: Path) -> None:
         if name == "mirrors" and isinstance(sources, dict):
             download[name] = {prefix: _anchored(uri, folder) for prefix, uri in sources.items()}
         for source in sources if isinstance(sources, list) else []:
-            for side in ("src", "tgt"):
+            for side in ("src", "tgt", "pairs"):
                 if isinstance(source, dict) and side in source:
                     source[side] = _anchored(source[side], folder)
 
@@ -123,17 +135,14 @@ def _merge(base: Table, over: Mapping[str, Any]) -> Table:
     return merged
 
 
-def _override(table: Table, override: str) -> None:
-    key, equals, text = override.partition("=")
-    path = key.strip().split(".")
-    if not equals or not all(path):
-        raise ConfigError(f"An override must read section.field=value, but is `{override}`.")
-    for name in path[:-1]:
-        below = table.setdefault(name, {})
+def _override(table: Table, field: str, value: Any) -> None:  # noqa: ANN401 - any TOML value
+    *sections, name = field.split(".")
+    for section in sections:
+        below = table.setdefault(section, {})
         if not isinstance(below, dict):
-            raise ConfigError(f"`{key}` cannot be overridden: `{name}` is no section.")
+            raise ConfigError(f"`{field}` cannot be overridden: `{section}` is no section.")
         table = below
-    table[path[-1]] = _value(text.strip())
+    table.update(_merge(table, {name: value}))
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - any TOML value

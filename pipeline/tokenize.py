@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from pipeline.artifact import Artifact, Json
 from pipeline.config import TokenizeConfig
-from pipeline.corpus import read_pairs
 from pipeline.errors import CorpusError
+from pipeline.formats import read_corpus
 from pipeline.job import Job
 from pipeline.tokenizer import Tokenizer
 
@@ -147,7 +147,7 @@ def _shards(number: int, out: Path) -> list[Shard]:
 def _encode_dev(
     name: str, artifact: Artifact, tokenizer: Tokenizer, config: TokenizeConfig, out: Path
 ) -> Encoded:
-    batches = list(read_pairs(artifact.path("src"), artifact.path("tgt")))
+    batches = list(read_corpus(artifact.folder))
     src, tgt = (
         [text for batch in batches for text in batch[side].to_pylist()] for side in ("src", "tgt")
     )
@@ -207,6 +207,7 @@ def _write(table: pa.Table, path: Path) -> None:
     path.parent.mkdir(exist_ok=True)
     partial_path = path.with_suffix(f".{uuid.uuid4().hex}")
     with pa.OSFile(str(partial_path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        for batch in table.combine_chunks().to_batches():
+        no_rows = [pa.RecordBatch.from_pylist([], schema=table.schema)]
+        for batch in table.combine_chunks().to_batches() or no_rows:
             writer.write_batch(batch)
     partial_path.replace(path)

@@ -46,5 +46,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[Sequence[int]]) -> list[str]:
         """Text of each sequence of piece ids."""
+        if not ids:
+            return []  # SentencePiece would take it for one empty sequence
         texts: list[str] = self._processor.decode([list(row) for row in ids], num_threads=1)
         return texts

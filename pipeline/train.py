@@ -7,9 +7,10 @@ Checkpoints live in the work folder, which outlives the artifact: more steps go 
 import contextlib
 import json
 import os
+import shutil
 import threading
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -54,10 +55,11 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
         ConfigError: If more workers are asked for than the cluster can run.
         TradukoError: If training failed, or a checkpoint is of something else.
     """
+    _forget_what_has_gaps(job, config)
     task = Task(
         seed=seed,
         model=model,
-        train=config,
+        train=_keeping_enough(job.work, config),
         vocab_size=tokenize.stats["vocab_size"],
         tokenizer=tokenize.stats["tokenizer"],
         shards=tuple(map(str, tokenize.paths("part-*.arrow"))),
@@ -185,8 +187,13 @@ def _num_workers(job: Job, most_useful: int) -> int:
     threads = job.settings.threads_per_worker
     fitting = job.compute.num_cpus() // threads
     wanted = job.settings.num_workers
+    if not fitting:
+        raise ConfigError(
+            f"`compute.threads_per_worker` must be at most {job.compute.num_cpus()}, the CPUs of "
+            f"the cluster, but is {threads}."
+        )
     if wanted == "auto":
-        return 1 << (max(1, min(fitting, most_useful)).bit_length() - 1)
+        return 1 << (min(fitting, most_useful).bit_length() - 1)
     if wanted > fitting:
         raise ConfigError(
             f"`compute.num_workers` must be at most {fitting}, for the cluster has "
@@ -203,7 +210,8 @@ def _following(events: Path, max_steps: int, progress: Progress) -> Iterator[Non
 
     def follow() -> None:
         while not over.wait(POLL_S):
-            logged = [event for event in read_events(events) if event["kind"] == "train"]
+            # A window whose steps were all skipped has no loss.
+            logged = [event for event in read_events(events) if "loss" in event["metrics"]]
             if logged:
                 metrics = logged[-1]["metrics"]
                 note = f"loss {metrics['loss']:.3f}, {metrics['tokens_per_s']:,.0f} tokens/s"
@@ -218,21 +226,58 @@ def _following(events: Path, max_steps: int, progress: Progress) -> Iterator[Non
         thread.join()
 
 
+def _published(config: TrainConfig) -> list[int]:
+    """The steps whose checkpoints the artifact holds, however they came about."""
+    every, last = config.checkpoint_every_steps, config.max_steps
+    return [*range(every, last, every), last][-config.keep_checkpoints :]
+
+
+def _forget_what_has_gaps(job: Job, config: TrainConfig) -> None:
+    """Begin anew where checkpoints to publish are gone: a longer run's newer ones took their place.
+
+    Otherwise the artifact of a recipe would depend on what was trained before it.
+    """
+    found = checkpoint.newest(job.work, at_most=config.max_steps)
+    if not found:
+        return
+    due = [step for step in _published(config) if step < found.step]
+    gone = [step for step in due if not _is_whole(job.work / _name(step))]
+    if not gone:
+        return
+    job.say(f"train: the checkpoint of step {gone[0]} is gone or damaged; training begins anew")
+    for step in checkpoint.steps(job.work):
+        if step <= config.max_steps:
+            shutil.rmtree(job.work / _name(step))
+
+
+def _is_whole(path: Path) -> bool:
+    try:
+        checkpoint.verify(path)
+    except checkpoint.CheckpointError:
+        return False
+    return True
+
+
+def _keeping_enough(work: Path, config: TrainConfig) -> TrainConfig:
+    """The config with room for checkpoints at which shorter runs ended, which are not published."""
+    every = config.checkpoint_every_steps
+    ends = [step for step in checkpoint.steps(work) if step < config.max_steps and step % every]
+    return replace(config, keep_checkpoints=config.keep_checkpoints + len(ends))
+
+
 def _publish(work: Path, out: Path, config: TrainConfig) -> list[int]:
     """Link the weights of the last checkpoints into the artifact: the files never change."""
-    kept = [
-        step
-        for step in checkpoint.steps(work)
-        if step <= config.max_steps
-        and (step % config.checkpoint_every_steps == 0 or step == config.max_steps)
-    ][-config.keep_checkpoints :]
+    kept = _published(config)
     for step in kept:
-        name = f"step-{step:08d}"
-        (out / name).mkdir()
+        (out / _name(step)).mkdir()
         for file in (checkpoint.WEIGHTS, checkpoint.META):
-            os.link(work / name / file, out / name / file)
+            os.link(work / _name(step) / file, out / _name(step) / file)
     (out / EVENTS_FILE).write_bytes((work / EVENTS_FILE).read_bytes())
     return kept
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def _last_metrics(events: Path) -> Json:

@@ -21,6 +21,10 @@ from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE
 NUM_THREADS = 4
 """Pinned: SentencePiece's result depends on it (unigram), whatever the machine has."""
 
+ALWAYS_IN = "</>"
+"""Characters with a piece in any text. SentencePiece cuts `<s>`, `</s>`, `<unk>` and `<pad>` out of
+the text before it counts; without this a text with these brackets there alone would lose them."""
+
 
 def vocab(config: VocabConfig, normalised: bool, dedup: Artifact, job: Job) -> Json:
     """Learn the pieces from both sides of the training pairs.
@@ -32,13 +36,15 @@ def vocab(config: VocabConfig, normalised: bool, dedup: Artifact, job: Job) -> J
     """
     model = io.BytesIO()
     rows = dedup.stats["rows_kept"]
+    sentences = _Sentences(dedup, rows, job)
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sentences(dedup, rows, job),
+            sentence_iterator=iter(sentences),
             model_writer=model,
             model_type=config.kind,
             vocab_size=config.size,
             character_coverage=config.character_coverage,
+            required_chars=ALWAYS_IN,
             normalization_rule_name="identity",
             num_threads=NUM_THREADS,
             max_sentence_length=1 << 20,
@@ -49,6 +55,8 @@ def vocab(config: VocabConfig, normalised: bool, dedup: Artifact, job: Job) -> J
             minloglevel=2,
         )
     except RuntimeError as error:
+        if sentences.error:
+            raise sentences.error from None
         raise ConfigError(_explain(str(error), config.size, rows)) from None
     (job.out / MODEL_FILE).write_bytes(model.getvalue())
     settings = json.dumps({"normalise": normalised})
@@ -56,14 +64,30 @@ def vocab(config: VocabConfig, normalised: bool, dedup: Artifact, job: Job) -> J
     return {"rows": rows, "size": config.size}
 
 
-def _sentences(dedup: Artifact, rows: int, job: Job) -> Iterator[str]:
-    done = 0
-    for batch in read_batches(dedup.paths("part-*.parquet")):
-        for src, tgt in zip(batch["src"].to_pylist(), batch["tgt"].to_pylist(), strict=True):
-            yield src
-            yield tgt
-        done += batch.num_rows
-        job.progress(done, rows, "rows", "then learning the pieces")
+class _Sentences:
+    """Both sides of all pairs. Keeps an error (or Ctrl-C), of which SentencePiece makes its own."""
+
+    def __init__(self, dedup: Artifact, rows: int, job: Job):
+        self.error: BaseException | None = None
+        self._dedup = dedup
+        self._rows = rows
+        self._job = job
+
+    def __iter__(self) -> Iterator[str]:
+        try:
+            yield from self._read()
+        except (Exception, KeyboardInterrupt) as error:
+            self.error = error
+            raise
+
+    def _read(self) -> Iterator[str]:
+        done = 0
+        for batch in read_batches(self._dedup.paths("part-*.parquet")):
+            for src, tgt in zip(batch["src"].to_pylist(), batch["tgt"].to_pylist(), strict=True):
+                yield src
+                yield tgt
+            done += batch.num_rows
+            self._job.progress(done, self._rows, "rows", "then learning the pieces")
 
 
 def _explain(error: str, size: int, rows: int) -> str:
@@ -72,12 +96,12 @@ def _explain(error: str, size: int, rows: int) -> str:
     if largest:
         return (
             f"`vocab.size` must be at most {largest[1]} for these {rows} training pairs, "
-            f"but is {size}."
+            f"but is {size}. Lower it, or give more text."
         )
     smallest = re.search(r"smaller than required_chars\. \d+ vs (\d+)", error)
     if smallest:
         return (
-            f"`vocab.size` must be at least {int(smallest[1]) + 4} for the characters of this "
+            f"`vocab.size` must be at least {smallest[1]} for the characters of this "
             f"text, but is {size}; or lower `vocab.character_coverage`."
         )
     return f"No vocabulary of {size} pieces can be learnt from {rows} training pairs: {error}"

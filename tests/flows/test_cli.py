@@ -9,6 +9,8 @@ import pytest
 from flows import cli
 from flows.cli import main
 
+pytestmark = pytest.mark.usefixtures("without_engines")
+
 
 @pytest.fixture
 def recipe(tmp_path):
@@ -212,7 +214,7 @@ def test_recipes_are_listed_and_shown(capsys):
     assert "multi30k" in listed
     assert main(["recipes", "show", "quickstart"]) == 0
     shown = capsys.readouterr().out
-    assert "train.max_steps = 2000" in shown
+    assert "train.max_steps = 3000" in shown
     assert "clean.max_words = 150" in shown
     assert main(["recipes", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["recipes"]) == {"multi30k", "quickstart"}

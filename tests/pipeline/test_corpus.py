@@ -25,7 +25,7 @@ def hostile_cases():
         return [pytest.param(None, marks=pytest.mark.skip(reason=f"{index} is not there"))]
     with index.open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        # Archives, TSV, JSON, TMX and SGM have no reader yet; their cases come with it.
+        # test_formats.py takes TSV and JSONL; archives, TMX and SGM come with their readers.
         cases = [row for row in rows if row["format"] in FORMATS_READ]
     return [pytest.param(case, id=case["case"]) for case in cases]
 

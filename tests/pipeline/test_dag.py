@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 
-from flows.run import Run
-from flows.progress import Display
+from flows.progress import Terminal
+from flows.run import Run, Workplace
 from pipeline import dag
 from pipeline.artifact import Root
 from pipeline.compute import InProcess
 from pipeline.dag import Selection
 from pipeline.errors import CorpusError, InputError
-from pipeline.recipe import read_recipe
+from pipeline.recipe import parse_overrides, read_recipe
 
 
 @pytest.fixture
@@ -57,15 +57,14 @@ def recipe(tmp_path):
 def make_run(tmp_path, recipe):
     def make(*overrides, only=None, start=None, force=False):
         selection = Selection.of(only, start, force=force)
-        return Run(
-            read_recipe(recipe, overrides), Root(tmp_path / "root", lambda line: None), selection
-        )
+        config = read_recipe(recipe, parse_overrides(overrides))
+        return Run(config, Root(tmp_path / "root", lambda line: None), selection)
 
     return make
 
 
 def execute(run):
-    return run.execute(InProcess(), Display())
+    return run.execute(Workplace(InProcess(), Terminal()))
 
 
 def statuses(run):

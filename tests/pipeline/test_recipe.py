@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.config import keyed
 from pipeline.errors import ConfigError
-from pipeline.recipe import read_recipe, shipped_recipes
+from pipeline.recipe import parse_overrides, read_recipe, shipped_recipes
 
 
 def write(folder, text, name="own.toml"):
@@ -65,13 +65,13 @@ def test_a_recipe_extends_another_tables_merge_and_lists_replace(tmp_path):
 )
 def test_an_override_is_a_toml_value_or_plain_text(override, expected):
     section, name = override.partition("=")[0].strip().split(".")
-    config = read_recipe("quickstart", [override])
+    config = read_recipe("quickstart", parse_overrides([override]))
     assert getattr(getattr(config, section), name) == expected
 
 
 def test_mirrors_join_those_of_the_recipe(tmp_path):
     path = write(tmp_path, OWN + '[download.mirrors]\n"http://a/" = "copy"\n')
-    config = read_recipe(path, mirrors={"http://b/": "/elsewhere"})
+    config = read_recipe(path, {"download.mirrors": {"http://b/": "/elsewhere"}})
     assert config.download.mirrors == {
         "http://a/": str(tmp_path / "copy"),
         "http://b/": "/elsewhere",
@@ -111,11 +111,15 @@ def test_mirrors_join_those_of_the_recipe(tmp_path):
         ("download.train=[{name='../a', src='x', tgt='y'}]", "`download.train.0.name` .*pattern"),
         ("download.train=[{name='dev', src='x', tgt='y'}]", "names must be unique, but dev is"),
         ("download.train=[{name='a', src={sha256='x'}, tgt='y'}]", "sha256"),
+        (
+            "download.train=[{name='a', src='https://me:secret@host/a', tgt='y'}]",
+            "`url` must hold no user name or password",
+        ),
     ],
 )
 def test_a_wrong_override_is_one_clear_line(override, message):
     with pytest.raises(ConfigError, match=message):
-        read_recipe("quickstart", [override])
+        read_recipe("quickstart", parse_overrides([override]))
 
 
 @pytest.mark.parametrize(
@@ -139,13 +143,13 @@ def test_a_missing_recipe_is_named():
 
 
 def test_fields_at_their_default_and_those_of_speed_are_not_keyed():
-    config = read_recipe("quickstart", ["evaluate.tokens_per_batch=1", "evaluate.beam_size=4"])
+    config = read_recipe("quickstart", {"evaluate.tokens_per_batch": 1, "evaluate.beam_size": 4})
     assert "evaluate" not in keyed(config) or keyed(config)["evaluate"] == {}
     assert keyed(config, defaults=True)["evaluate"] == {
         "beam_size": 4,
         "length_penalty": 0.6,
         "max_extra_tokens": 50,
     }
-    assert keyed(read_recipe("quickstart", ["evaluate.beam_size=2"]))["evaluate"] == {
+    assert keyed(read_recipe("quickstart", {"evaluate.beam_size": 2}))["evaluate"] == {
         "beam_size": 2
     }

@@ -1,11 +1,13 @@
-"""Runs `traduko` and SIGKILLs itself in the middle of a stage.
+"""Runs a recipe on a local Ray, without Prefect and MLflow, and SIGKILLs itself within a stage.
 
-    killed_driver.py STAGE MOMENT run RECIPE …
+    killed_driver.py RECIPE ROOT [STAGE MOMENT]
 
 MOMENT is `working` (the attempt has begun; for train: a checkpoint is there) or `committing` (all
-is written, the manifest is about to get its name).
+is written, the manifest is about to get its name). Without them it runs to its end and prints the
+run's document.
 """
 
+import json
 import os
 import signal
 import sys
@@ -13,7 +15,10 @@ import threading
 import time
 from pathlib import Path
 
-from flows.cli import main
+from flows.cluster import Cluster
+from flows.progress import Terminal
+from flows.run import Workplace, document, make_run
+from pipeline.ray_compute import RayCompute
 
 
 def die():
@@ -42,6 +47,15 @@ def watch(stage, moment):
     sys.addaudithook(hook)
 
 
+def run(recipe, root):
+    terminal = Terminal()
+    made = make_run(recipe, {}, root=root, environment={}, say=terminal.say)
+    with Cluster(None) as cluster:
+        results = made.execute(Workplace(RayCompute(cluster.connect), terminal))
+    return document(made, results)
+
+
 if __name__ == "__main__":
-    watch(*sys.argv[1:3])
-    sys.exit(main(sys.argv[3:]))
+    if len(sys.argv) > 3:
+        watch(*sys.argv[3:5])
+    print(json.dumps(run(*sys.argv[1:3])))

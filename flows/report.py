@@ -1,0 +1,38 @@
+"""What a person reads about a finished run."""
+
+from collections.abc import Sequence
+
+from flows.run import Result, summary
+from pipeline.artifact import Json
+
+
+def markdown(found: Json, results: Sequence[Result]) -> str:
+    """A run as a page: its stages, why each was built, and the scores with their signatures."""
+    stages = [
+        f"| {result.node.name} | {'cached' if result.cached else 'built'} | {result.reason} "
+        f"| {result.took_s:.1f} | {summary(result.stats)} | `{result.artifact.folder}` |"
+        for result in results
+    ]
+    return "\n".join(
+        [
+            f"# {found['recipe']}",
+            "",
+            "| stage | how | why | seconds | what | folder |",
+            "|---|---|---|---:|---|---|",
+            *stages,
+            *_scores(found["scores"]),
+        ]
+    )
+
+
+def _scores(scores: Json) -> list[str]:
+    if not scores:
+        return []
+    rows = [
+        f"| {name} | {metric} | {score['score']:.2f} | {score['low']:.1f} – {score['high']:.1f} "
+        f"| `{score['signature']}` |"
+        for name, metrics in scores.items()
+        for metric, score in metrics.items()
+        if score
+    ]
+    return ["", "| set | metric | score | 95 % | signature |", "|---|---|---:|---|---|", *rows]

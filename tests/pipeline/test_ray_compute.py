@@ -1,0 +1,59 @@
+"""The compute seam on a real Ray cluster of this machine."""
+
+import pytest
+
+from flows.cluster import Cluster
+from pipeline.builtin.quickstart import pairs
+from pipeline.config import TokenizeConfig
+from pipeline.errors import CorpusError
+from pipeline.ray_compute import RayCompute
+from pipeline.tokenize import Encoded, tokenize
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),  # it warns of its own settings
+]
+
+
+@pytest.fixture(scope="module")
+def compute():
+    cluster = Cluster(None)
+    yield RayCompute(cluster.connect)
+    cluster.leave()
+
+
+def test_results_come_in_the_order_of_items_as_what_they_were(compute):
+    def encode(number):
+        import time
+
+        time.sleep(0.2 if number == 0 else 0)  # the first is done last
+        return Encoded(number, 0, number, 1)
+
+    done = []
+    results = compute.map(encode, range(5), done.append)
+    assert results == [Encoded(number, 0, number, 1) for number in range(5)]
+    assert {type(result) for result in results} == {Encoded}
+    assert done == [1, 2, 3, 4, 5]
+
+
+def test_an_error_of_a_task_is_the_projects_own(compute):
+    def fail(number):
+        from pipeline.errors import CorpusError
+
+        raise CorpusError(f"Row {number} must be text.")
+
+    with pytest.raises(CorpusError, match=r"^Row 7 must be text\.$"):
+        compute.map(fail, [7])
+
+
+def test_rows_and_their_order_are_those_of_one_process(compute, deduped, vocabulary, publish):
+    text = deduped(pairs("train", 300), rows_per_file=50)
+    pieces = vocabulary(deduped(pairs("train", 300), "for the vocabulary"))
+    config = TokenizeConfig(rows_per_shard=80)
+
+    def content(**where):
+        stage = publish("tokenize", lambda job: tokenize(config, text, pieces, {}, job), **where)
+        return stage.manifest.content
+
+    assert content(compute=compute) == content()

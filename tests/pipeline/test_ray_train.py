@@ -1,0 +1,72 @@
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import pipeline.ray_train
+from flows.cluster import Cluster
+from pipeline.errors import CorpusError
+
+pytestmark = [
+    pytest.mark.ray,
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray"),  # Ray's code about itself
+]
+
+
+@pytest.fixture(scope="module")
+def fit():
+    """Training on a local cluster, which ends with the module."""
+    cluster = Cluster(None)
+    cluster.connect()
+    yield pipeline.ray_train.fit
+    cluster.leave()
+
+
+# Workers cannot import this file: each test's worker is a function inside it, which travels whole.
+
+
+def test_workers_are_one_group_with_the_threads_and_memory_they_were_promised(fit, tmp_path):
+    def note(folder):
+        rank = dist.get_rank()
+        total = torch.tensor(rank + 1)
+        dist.all_reduce(total)
+        memory = sorted(name for name in os.environ if name.startswith("MALLOC_"))
+        facts = [rank, dist.get_world_size(), total.item(), torch.get_num_threads(), memory]
+        Path(folder, f"rank-{rank}").write_text(repr(facts))
+
+    fit(note, str(tmp_path), 2, 1, tmp_path / "ray")
+    memory = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"]
+    notes = [(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)]
+    assert notes == [repr([rank, 2, 3, 1, memory]) for rank in (0, 1)]
+
+
+def test_an_error_for_the_user_comes_back_as_it_was_raised(fit, tmp_path, monkeypatch):
+    def fail(folder):
+        if dist.get_rank() == 1:
+            raise CorpusError("Line 7 must be text, but is not.")
+        raise RuntimeError("the other worker is gone")
+
+    monkeypatch.setattr(pipeline.ray_train, "MAX_RESTARTS", 0)
+    with pytest.raises(CorpusError, match=r"^Line 7 must be text, but is not\.$"):
+        fit(fail, str(tmp_path), 2, 1, tmp_path / "ray")
+
+
+def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):
+    def die_once(folder):
+        rank = dist.get_rank()
+        killed = Path(folder, "killed")
+        if rank == 1 and not killed.exists():
+            killed.touch()
+            time.sleep(2)  # Ray gives up on a worker that dies before all have begun
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.barrier()
+        Path(folder, f"done-{rank}").touch()
+
+    fit(die_once, str(tmp_path), 2, 1, tmp_path / "ray")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["done-0", "done-1", "killed", "ray"]

@@ -21,7 +21,7 @@ from flows.run import (
     line,
     make_run,
 )
-from pipeline.artifact import Json
+from pipeline.artifact import Json, check_writable
 from pipeline.dag import STAGE_NAMES, Planned, flatten
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.recipe import parse_overrides, read_recipe, shipped_recipes
@@ -59,6 +59,7 @@ def _run(arguments: argparse.Namespace) -> None:
             found = document(run, results)
         else:
             check_selection(planned, run.selection)
+            check_writable(run.root.folder)
             from flows.nmt import run_here
 
             found = run_here(_flow_parameters(arguments), display)

@@ -336,12 +336,14 @@ class _Mark:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):
+            self._file.close()
 
     def write(self, status: Status) -> None:
-        """How it ended."""
-        self._file.write(status)
-        self._file.flush()
+        """How it ended. On a full disk, an empty file: killed."""
+        with contextlib.suppress(OSError):
+            self._file.write(status)
+            self._file.flush()
 
     def remove(self) -> None:
         """The store knows."""
@@ -381,6 +383,6 @@ def _version(path: Path) -> tuple[int, int, int] | None:
     """Changes whenever the file does."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -5,12 +5,24 @@ Ray's form is in `ray_compute.py`. Results never depend on which one is used.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 OnDone = Callable[[int], None]
 """Told how many items are done."""
+
+
+class WorkerGroup(NamedTuple):
+    """Training workers to start."""
+
+    num_workers: int
+    num_threads: int
+    """CPU threads and CPUs of each."""
+    use_gpu: bool
+    """Whether each has a GPU to itself."""
+    storage: Path
+    """A folder that all of them see, for the engine's own notes."""
 
 
 class Compute(Protocol):
@@ -29,18 +41,12 @@ class Compute(Protocol):
         """CPUs to share out among workers."""
         ...
 
-    def train(
-        self,
-        worker: Callable[[Any], None],
-        task: Any,  # noqa: ANN401 - the worker's own
-        num_workers: int,
-        num_threads: int,
-        storage: Path,
-    ) -> None:
-        """Run `worker(task)` in `num_workers` processes joined in one torch process group.
+    def num_gpus(self) -> int:
+        """GPUs to share out among workers."""
+        ...
 
-        `storage` is a folder that all of them see, for the engine's own notes.
-        """
+    def train(self, worker: Callable[[Any], None], task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+        """Run `worker(task)` on every worker of a group, joined in one torch process group."""
         ...
 
 
@@ -62,14 +68,11 @@ class InProcess:
         """One: this process."""
         return 1
 
-    def train(
-        self,
-        worker: Callable[[Any], None],
-        task: Any,  # noqa: ANN401 - the worker's own
-        num_workers: int,
-        num_threads: int,  # noqa: ARG002 - this process's own
-        storage: Path,  # noqa: ARG002 - no notes are kept
-    ) -> None:
+    def num_gpus(self) -> int:
+        """None: tests and tiny work need none."""
+        return 0
+
+    def train(self, worker: Callable[[Any], None], task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run the one worker here."""
-        assert num_workers == 1, "one process is one worker"
+        assert group.num_workers == 1, "one process is one worker"
         worker(task)

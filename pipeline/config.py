@@ -276,9 +276,11 @@ class ComputeConfig(Section):
     """Where and how wide the work runs: speed only, never part of a fingerprint."""
 
     num_workers: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Training workers, a power of two; auto = as many as the cluster's CPUs allow."""
+    """Training workers, a power of two; auto = as many as the cluster allows."""
     threads_per_worker: AtLeastOne = 1
     """CPU threads of each training worker. Results are the same bits for the same number."""
+    accelerator: Literal["auto", "cpu", "gpu"] = "auto"
+    """What trains: each worker has a GPU or none; auto = GPUs where the cluster has any."""
     log_every_steps: AtLeastOne = 50
     """Training steps between two entries of the event file."""
 

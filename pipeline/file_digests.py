@@ -1,5 +1,6 @@
 """SHA-256 of local files, remembered by path, size, mtime and inode."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -34,8 +35,9 @@ class FileDigests:
         except OSError as error:
             raise CorpusError(f"File {path} cannot be read: {error.strerror}.") from None
         self._known[str(path)] = [*stamp, digest]
-        self._memory.parent.mkdir(parents=True, exist_ok=True)
-        write_json(self._memory, self._known)
+        with contextlib.suppress(OSError):  # a root that cannot be written only costs the memory
+            self._memory.parent.mkdir(parents=True, exist_ok=True)
+            write_json(self._memory, self._known)
         return digest
 
 

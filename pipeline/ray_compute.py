@@ -3,10 +3,9 @@
 import logging
 import pickle
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pipeline.compute import OnDone
+from pipeline.compute import OnDone, WorkerGroup
 from pipeline.errors import TradukoError
 
 T = TypeVar("T")
@@ -52,24 +51,24 @@ class RayCompute:
 
     def num_cpus(self) -> int:
         """CPUs of the whole cluster."""
+        return self._total("CPU")
+
+    def num_gpus(self) -> int:
+        """GPUs of the whole cluster."""
+        return self._total("GPU")
+
+    def _total(self, resource: str) -> int:
         self._connect()
         import ray
 
-        return int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+        return int(ray.cluster_resources().get(resource, 0))  # type: ignore[no-untyped-call]
 
-    def train(
-        self,
-        worker: Callable[[Any], None],
-        task: Any,  # noqa: ANN401 - the worker's own
-        num_workers: int,
-        num_threads: int,
-        storage: Path,
-    ) -> None:
-        """Run `worker(task)` in `num_workers` processes joined in one torch process group."""
+    def train(self, worker: Callable[[Any], None], task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+        """Run `worker(task)` on every worker of a group, joined in one torch process group."""
         self._connect()
         from pipeline.ray_train import fit
 
-        fit(worker, task, num_workers, num_threads, storage)
+        fit(worker, task, group)
 
 
 class _Failure(NamedTuple):

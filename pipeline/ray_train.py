@@ -4,13 +4,14 @@ import logging
 import os
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import ray.train
+import ray.train.torch
 import torch
 from ray.train.torch import TorchConfig, TorchTrainer
 
+from pipeline.compute import WorkerGroup
 from pipeline.errors import TradukoError
 
 MAX_RESTARTS = 3
@@ -24,18 +25,14 @@ KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": "8000000000", "MALLOC_MMAP_THRESHOLD_":
 def fit(
     worker: Callable[[Any], None],
     task: Any,  # noqa: ANN401 - the worker's own
-    num_workers: int,
-    num_threads: int,
-    storage: Path,
+    group: WorkerGroup,
 ) -> None:
     """Run `worker(task)` on every worker, joined in one torch process group, to its end.
 
     Args:
         worker: Runs on each worker; finds its own newest checkpoint.
         task: Its argument, picklable.
-        num_workers: How many.
-        num_threads: CPU threads and CPUs of each.
-        storage: A folder that all nodes see, for Ray's own notes.
+        group: How many workers, with what.
 
     Raises:
         TradukoError: If the workers failed more than `MAX_RESTARTS` times.
@@ -44,14 +41,18 @@ def fit(
     logging.getLogger("ray.train").setLevel(logging.WARNING)
     trainer = TorchTrainer(
         _run_worker,
-        train_loop_config={"worker": worker, "task": task, "num_threads": num_threads},
-        torch_config=TorchConfig(backend="gloo", timeout_s=GROUP_TIMEOUT_S),
+        train_loop_config={"worker": worker, "task": task, "group": group},
+        torch_config=TorchConfig(
+            backend="nccl" if group.use_gpu else "gloo", timeout_s=GROUP_TIMEOUT_S
+        ),
         scaling_config=ray.train.ScalingConfig(
-            num_workers=num_workers, resources_per_worker={"CPU": num_threads}
+            num_workers=group.num_workers,
+            use_gpu=group.use_gpu,
+            resources_per_worker={"CPU": group.num_threads, "GPU": int(group.use_gpu)},
         ),
         run_config=ray.train.RunConfig(
             name=uuid.uuid4().hex,  # a name seen before would resume Ray's own state
-            storage_path=str(storage),
+            storage_path=str(group.storage),
             failure_config=ray.train.FailureConfig(max_failures=MAX_RESTARTS),
             worker_runtime_env={"env_vars": KEEP_MEMORY},  # type: ignore[call-arg]  # V2 alone
         ),
@@ -63,7 +64,10 @@ def fit(
 
 
 def _run_worker(config: dict[str, Any]) -> None:
-    torch.set_num_threads(config["num_threads"])
+    group: WorkerGroup = config["group"]
+    torch.set_num_threads(group.num_threads)
+    if group.use_gpu:
+        torch.cuda.set_device(ray.train.torch.get_device())
     config["worker"](config["task"])
 
 

@@ -24,6 +24,7 @@ from model.transformer import Transformer
 from model.workers import Workers
 from pipeline.artifact import Artifact, Json
 from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
+from pipeline.compute import WorkerGroup
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.job import Job, Progress
 
@@ -46,6 +47,7 @@ class Task:
     folder: str
     """Of checkpoints and events; all workers see it."""
     log_every_steps: int
+    device: str = "cpu"
 
 
 def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact, job: Job) -> Json:
@@ -56,6 +58,7 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
         TradukoError: If training failed, or a checkpoint is of something else.
     """
     _forget_what_has_gaps(job, config)
+    group = _worker_group(job, config.micro_batches_per_step)
     task = Task(
         seed=seed,
         model=model,
@@ -66,15 +69,15 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
         dev=tuple(map(str, tokenize.paths("dev/*.arrow"))),
         folder=str(job.work),
         log_every_steps=job.settings.log_every_steps,
+        device="cuda" if group.use_gpu else "cpu",
     )
-    threads = job.settings.threads_per_worker
-    num_workers = _num_workers(job, config.micro_batches_per_step)
     events = job.work / EVENTS_FILE
     with _following(events, config.max_steps, job.progress):
-        job.compute.train(run_worker, task, num_workers, threads, job.work / "ray")
+        job.compute.train(run_worker, task, group)
     steps = _publish(job.work, job.out, config)
     last = _last_metrics(events)
-    return {"steps": config.max_steps, "checkpoints": steps, "num_workers": num_workers, **last}
+    workers = {"num_workers": group.num_workers, "device": task.device}
+    return {"steps": config.max_steps, "checkpoints": steps, **workers, **last}
 
 
 def run_worker(task: Task) -> None:
@@ -86,7 +89,7 @@ def run_worker(task: Task) -> None:
     workers = Workers.here()
     shards = TokenShards([load_tokens(Path(path)) for path in task.shards])
     torch.manual_seed(task.seed)
-    model = Transformer(task.model, task.vocab_size)
+    model = Transformer(task.model, task.vocab_size).to(task.device)
     data = Data(lambda after: _steps(task, shards, workers, after), _dev(task))
     run = Run(
         config=task.train,
@@ -182,25 +185,36 @@ def _tensors(shards: TokenShards, rows: Int64s) -> MicroBatch:
     return MicroBatch(*map(torch.from_numpy, shards.collate(rows)))
 
 
-def _num_workers(job: Job, most_useful: int) -> int:
-    """As asked; else the largest power of two that the CPUs and the plan allow."""
-    threads = job.settings.threads_per_worker
-    fitting = job.compute.num_cpus() // threads
-    wanted = job.settings.num_workers
-    if not fitting:
+def _worker_group(job: Job, most_useful: int) -> WorkerGroup:
+    """As asked; `auto` is the largest power of two that the cluster and the plan allow.
+
+    Raises:
+        ConfigError: If the cluster can never run what is asked for.
+    """
+    settings, cpus, gpus = job.settings, job.compute.num_cpus(), job.compute.num_gpus()
+    if settings.accelerator == "gpu" and not gpus:
         raise ConfigError(
-            f"`compute.threads_per_worker` must be at most {job.compute.num_cpus()}, the CPUs of "
-            f"the cluster, but is {threads}."
+            "`compute.accelerator` is gpu, but the cluster has no GPU. Set it to auto or cpu, or "
+            "join a cluster that has one with --ray."
         )
+    if settings.threads_per_worker > cpus:
+        raise ConfigError(
+            f"`compute.threads_per_worker` must be at most {cpus}, the CPUs of the cluster, but is "
+            f"{settings.threads_per_worker}."
+        )
+    use_gpu = gpus > 0 and settings.accelerator != "cpu"
+    fitting = cpus // settings.threads_per_worker
+    fitting = min(fitting, gpus) if use_gpu else fitting
+    wanted = settings.num_workers
     if wanted == "auto":
-        return 1 << (min(fitting, most_useful).bit_length() - 1)
+        wanted = 1 << (min(fitting, most_useful).bit_length() - 1)
     if wanted > fitting:
         raise ConfigError(
-            f"`compute.num_workers` must be at most {fitting}, for the cluster has "
-            f"{job.compute.num_cpus()} CPUs and each worker takes `compute.threads_per_worker` "
-            f"= {threads}; but it is {wanted}."
+            f"`compute.num_workers` must be at most {fitting}, for the cluster has {cpus} CPUs and "
+            f"{gpus} GPUs and each worker takes `compute.threads_per_worker` = "
+            f"{settings.threads_per_worker}; but it is {wanted}."
         )
-    return wanted
+    return WorkerGroup(wanted, settings.threads_per_worker, use_gpu, job.work / "ray")
 
 
 @contextlib.contextmanager

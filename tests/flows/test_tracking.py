@@ -647,6 +647,17 @@ def test_a_live_run_is_not_ended_by_another(track, look, tmp_path):
     assert {run.info.status for run in look()} == {"FINISHED"}
 
 
+def test_a_full_disk_at_the_end_hides_no_error(track):
+    def run():
+        with Path("/dev/full").open("w") as full, track() as tracker:
+            tracker._mark._file.close()
+            tracker._mark._file = full
+            raise TradukoError("the real one")
+
+    with pytest.raises(TradukoError, match="the real one"):
+        run()
+
+
 def test_any_folder_name_will_do(tmp_path, said):
     root = tmp_path / "ein Ordner, größer als 100%"
     with Tracker(root, CONFIG, said.append) as tracker:

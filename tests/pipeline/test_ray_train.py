@@ -9,6 +9,7 @@ import torch.distributed as dist
 
 import pipeline.ray_train
 from flows.cluster import Cluster
+from pipeline.compute import WorkerGroup
 from pipeline.errors import CorpusError
 
 pytestmark = [
@@ -40,7 +41,7 @@ def test_workers_are_one_group_with_the_threads_and_memory_they_were_promised(fi
         facts = [rank, dist.get_world_size(), total.item(), torch.get_num_threads(), memory]
         Path(folder, f"rank-{rank}").write_text(repr(facts))
 
-    fit(note, str(tmp_path), 2, 1, tmp_path / "ray")
+    fit(note, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
     memory = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"]
     notes = [(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)]
     assert notes == [repr([rank, 2, 3, 1, memory]) for rank in (0, 1)]
@@ -54,7 +55,7 @@ def test_an_error_for_the_user_comes_back_as_it_was_raised(fit, tmp_path, monkey
 
     monkeypatch.setattr(pipeline.ray_train, "MAX_RESTARTS", 0)
     with pytest.raises(CorpusError, match=r"^Line 7 must be text, but is not\.$"):
-        fit(fail, str(tmp_path), 2, 1, tmp_path / "ray")
+        fit(fail, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
 
 
 def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):
@@ -68,5 +69,5 @@ def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):
         dist.barrier()
         Path(folder, f"done-{rank}").touch()
 
-    fit(die_once, str(tmp_path), 2, 1, tmp_path / "ray")
+    fit(die_once, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done-0", "done-1", "killed", "ray"]

@@ -254,17 +254,21 @@ class StoppedError(Exception):
 
 
 class Cluster(InProcess):
-    """A cluster of so many CPUs, which trains nothing but notes what it is asked for."""
+    """A cluster of so many CPUs and GPUs, which trains nothing but notes what it is asked for."""
 
-    def __init__(self, num_cpus, on_train=lambda: None):
-        self._num_cpus, self._on_train = num_cpus, on_train
+    def __init__(self, num_cpus, on_train=lambda: None, num_gpus=0):
+        self._num_cpus, self._num_gpus, self._on_train = num_cpus, num_gpus, on_train
         self.asked = None
 
     def num_cpus(self):
         return self._num_cpus
 
-    def train(self, worker, task, num_workers, num_threads, storage):
-        self.asked = num_workers, num_threads
+    def num_gpus(self):
+        return self._num_gpus
+
+    def train(self, worker, task, group):
+        self.asked = group.num_workers, group.num_threads
+        self.device, self.use_gpu = task.device, group.use_gpu
         self._on_train()
         raise StoppedError
 
@@ -303,6 +307,40 @@ def test_auto_takes_the_largest_power_of_two_that_cpus_and_plan_allow(
 )  # fmt: skip
 def test_more_than_the_cluster_has_is_refused(tokens, make_job, settings, words):
     cluster = Cluster(3)
+    with pytest.raises(ConfigError, match=words):
+        attempt(make_job("train", cluster, **settings), tokens())
+    assert cluster.asked is None
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "settings", "expected"),
+    [
+        (0, {}, (8, False)),
+        (1, {}, (1, True)),
+        (3, {}, (2, True)),
+        (3, {"accelerator": "cpu"}, (8, False)),
+        (4, {"accelerator": "gpu", "num_workers": 2}, (2, True)),
+    ],
+)
+def test_each_worker_has_a_gpu_where_the_cluster_has_any(
+    tokens, make_job, num_gpus, settings, expected
+):
+    cluster = Cluster(8, num_gpus=num_gpus)
+    with pytest.raises(StoppedError):
+        attempt(make_job("train", cluster, **settings), tokens(), micro_batches_per_step=8)
+    assert (cluster.asked[0], cluster.use_gpu) == expected
+    assert cluster.device == ("cuda" if cluster.use_gpu else "cpu")
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "settings", "words"),
+    [
+        (0, {"accelerator": "gpu"}, r"`compute\.accelerator` is gpu, but the cluster has no GPU"),
+        (1, {"num_workers": 2}, r"must be at most 1, for the cluster has 8 CPUs and 1 GPUs"),
+    ],
+)
+def test_gpus_that_are_not_there_are_refused(tokens, make_job, num_gpus, settings, words):
+    cluster = Cluster(8, num_gpus=num_gpus)
     with pytest.raises(ConfigError, match=words):
         attempt(make_job("train", cluster, **settings), tokens())
     assert cluster.asked is None

@@ -167,7 +167,7 @@ class Root:
         place = self.place(identity)
         try:
             manifest = Manifest.read(place / MANIFEST)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except ValueError as error:
             raise Damaged(str(error)) from None

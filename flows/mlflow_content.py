@@ -16,9 +16,8 @@ from flows.mlflow_store import DataSet, Point, Status
 from pipeline.artifact import MANIFEST, Artifact, Json, Manifest
 from pipeline.dag import flatten
 from pipeline.errors import TradukoError
+from pipeline.events import read_events
 
-EVENTS_FILE = "events.jsonl"
-"""As `pipeline.train` names it; importing that loads torch."""
 SAMPLE_ROWS = 20
 WHOLE_FILES = ("scores.json", "recipe.json")
 TABLES = {"kept": "part-*.parquet", "rejected": "rejected/part-*.parquet"}
@@ -53,11 +52,7 @@ def curves(path: Path, *, durable: bool = False) -> list[Point]:
         path: Of the file.
         durable: Only what a checkpoint vouches for: a resumed run cuts the rest off.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        return []
-    events = [json.loads(line) for line in lines[:-1]]
+    events = read_events(path)
     if durable:
         vouched = [at for at, event in enumerate(events) if event["kind"] == "checkpoint"]
         events = events[: vouched[-1] + 1] if vouched else []

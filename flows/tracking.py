@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from flows.mlflow_content import (
-    EVENTS_FILE,
     curves,
     first_line,
     is_news,
@@ -53,6 +52,7 @@ from pipeline.artifact import Identity
 from pipeline.config import RunConfig
 from pipeline.dag import Node
 from pipeline.errors import TradukoError
+from pipeline.events import EVENTS_FILE
 
 if TYPE_CHECKING:
     from flows.run import Result

@@ -5,13 +5,11 @@ Checkpoints live in the work folder, which outlives the artifact: more steps go 
 """
 
 import contextlib
-import json
 import os
 import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,16 +17,16 @@ import torch
 
 from model import checkpoint
 from model.config import ModelConfig, TrainConfig
-from model.trainer import Data, Event, MicroBatch, Run, Step, fit
+from model.trainer import Data, MicroBatch, Run, Step, fit
 from model.transformer import Transformer
 from model.workers import Workers
 from pipeline.artifact import Artifact, Json
 from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
 from pipeline.compute import WorkerGroup
 from pipeline.errors import ConfigError, TradukoError
+from pipeline.events import EVENTS_FILE, EventLog, read_events
 from pipeline.job import Job, Progress
 
-EVENTS_FILE = "events.jsonl"
 POLL_S = 0.5
 
 
@@ -112,47 +110,6 @@ def load_tokens(path: Path) -> TokenTable:
     return TokenTable(
         src.values.to_numpy(), src.offsets.to_numpy(), tgt.values.to_numpy(), tgt.offsets.to_numpy()
     )
-
-
-class EventLog:
-    """Appends events to a file of JSON lines.
-
-    What an earlier attempt wrote after the step it is resumed from never happened: it is cut off.
-    """
-
-    def __init__(self, path: Path):
-        self._path = path
-        self._is_cut = False
-
-    def __call__(self, event: Event) -> None:
-        """Write one event."""
-        if not self._is_cut:
-            self._cut(event.step if event.kind == "resumed" else 0)
-            self._is_cut = True
-        line = {
-            "step": event.step,
-            "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "kind": event.kind,
-            "metrics": dict(event.metrics),
-        }
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
-    def _cut(self, last_step: int) -> None:
-        kept = [line for line in read_events(self._path) if line["step"] <= last_step]
-        temporary = self._path.with_suffix(".new")
-        text = "".join(json.dumps(line) + "\n" for line in kept)
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(self._path)
-
-
-def read_events(path: Path) -> list[Json]:
-    """The events in a file; a last line that is being written is left out."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines[:-1]]
 
 
 def _steps(task: Task, shards: TokenShards, workers: Workers, after: int) -> Iterator[Step]:

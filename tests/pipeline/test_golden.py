@@ -14,7 +14,8 @@ from model.config import ModelConfig, TrainConfig
 from pipeline.batching import Plan, TokenShards
 from pipeline.config import RunConfig
 from pipeline.dag import STAGES
-from pipeline.train import EVENTS_FILE, Task, load_tokens, read_events, run_worker
+from pipeline.events import EVENTS_FILE, read_events
+from pipeline.train import Task, load_tokens, run_worker
 
 GOLDEN = {
     ("download", 1): "990293c3d068709e+4eee523a9fcf6a07+fc5c962f1ea6a253",

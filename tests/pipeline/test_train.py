@@ -14,8 +14,9 @@ from pipeline.artifact import Identity, Root
 from pipeline.compute import InProcess
 from pipeline.config import ComputeConfig
 from pipeline.errors import ConfigError, TradukoError
+from pipeline.events import EVENTS_FILE, EventLog, read_events
 from pipeline.job import Job
-from pipeline.train import EVENTS_FILE, EventLog, read_events, train
+from pipeline.train import train
 
 SEED = 7
 MODEL = ModelConfig(dim=16, ff_dim=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1,

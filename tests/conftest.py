@@ -1,5 +1,6 @@
 """What tests share."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,14 @@ from pipeline.config import ComputeConfig
 from pipeline.job import Job
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> None:
+    """Threads only wait for each other in examples this small."""
+    torch = sys.modules.get("torch")
+    if torch:
+        torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

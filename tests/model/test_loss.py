@@ -1,7 +1,5 @@
 """The chunked loss equals torch's, in value and gradients, whatever the chunks."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,15 +7,6 @@ from torch.nn.functional import cross_entropy
 
 from model.config import PAD
 from model.loss import label_smoothed_cross_entropy
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other in examples this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def example(

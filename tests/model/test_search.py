@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,15 +10,6 @@ from torch import Tensor
 from model.config import BOS, EOS, PAD, ModelConfig
 from model.search import Hypothesis, Search, SearchConfig, beam_search, length_penalty
 from model.transformer import Transformer, pad_sequences
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other in models this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def sharp_model(

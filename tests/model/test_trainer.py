@@ -28,14 +28,6 @@ TRAIN = TrainConfig(max_steps=6, tokens_per_micro_batch=64, micro_batches_per_st
 ALONE = Workers()
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def make_model(config=MODEL):
     torch.manual_seed(3)
     return Transformer(config, VOCABULARY)

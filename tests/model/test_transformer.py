@@ -1,7 +1,6 @@
 """The Transformer: sizes, masks, options, the written-out formula, decoding by steps."""
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -36,15 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 every_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Threads only wait for each other in examples this small."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def tiny(seed: int = 1, dtype: torch.dtype = torch.float64, **options: Any) -> Transformer:

@@ -58,14 +58,6 @@ def learn_pieces(texts):
     return model.getvalue()
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def pieces():
     return learn_pieces(TEXTS)

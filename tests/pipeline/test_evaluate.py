@@ -42,14 +42,6 @@ REFERENCES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture
 def root(tmp_path):
     return Root(tmp_path / "root", lambda line: None)

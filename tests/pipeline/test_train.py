@@ -6,7 +6,6 @@ import uuid
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 
 import pipeline.train
 from model.config import ModelConfig, TrainConfig
@@ -24,14 +23,6 @@ MODEL = ModelConfig(dim=16, ff_dim=32, num_heads=2, num_encoder_layers=1, num_de
 TRAIN = TrainConfig(max_steps=6, tokens_per_micro_batch=32, micro_batches_per_step=2, warmup_steps=4,
                     checkpoint_every_steps=2, dev_every_steps=3, keep_checkpoints=2)  # fmt: skip
 VOCAB_SIZE = 40
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -39,9 +39,11 @@ def watch(stage, moment):
             path = Path(os.fsdecode(arguments[0]))
             if path.name.startswith("attempt-") and path.parents[1].name == stage:
                 threading.Thread(target=die_while_working, args=(stage, path), daemon=True).start()
-        if event == "os.rename" and moment == "committing":
+        if event == "os.rename":
             target = Path(os.fsdecode(arguments[1]))
             if target.name == "manifest.json" and target.parents[1].name == stage:
+                if moment == "working":
+                    time.sleep(60)  # a stage quicker than its killer waits for it
                 die()
 
     sys.addaudithook(hook)

@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.
 """
 
 import argparse
+import errno
 import json
 import os
 import sys
@@ -39,8 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TradukoError as error:
         return _fail(arguments, str(error), error.kind, error.exit_code)
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(arguments, f"{where}{error.strerror or error}", "failed", 1)
+        return _fail(arguments, _explain(error), "failed", 1)
     except KeyboardInterrupt:
         return _fail(
             arguments, "Interrupted. Run the same command to go on.", "interrupted", INTERRUPTED
@@ -184,6 +184,16 @@ def _print(text: str) -> None:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)  # noqa: T201
+
+
+def _explain(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    if error.errno == errno.ENOSPC:
+        return (
+            f"{where}no space is left on the disk. Free some, or choose another one with --root; "
+            "then the same command goes on."
+        )
+    return f"{where}{error.strerror or error}"
 
 
 def _fail(arguments: argparse.Namespace, message: str, kind: str, code: int) -> int:

@@ -13,7 +13,7 @@ import httpx
 from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.exceptions import MissingContextError
+from prefect.exceptions import MissingContextError, TerminationSignal
 from prefect.settings import PREFECT_API_URL
 from prefect.states import get_state_exception
 
@@ -31,7 +31,8 @@ from pipeline.ray_compute import RayCompute
 StageName = Literal[
     "download", "clean", "dedup", "vocab", "tokenize", "train", "average", "evaluate"
 ]
-RETRY_DELAYS_S = [5.0, 30.0]
+RETRY_DELAYS_S = [10.0]
+"""Downloads and training workers are tried again by themselves: this is for what outlasts that."""
 API_TIMEOUT_S = 5.0
 
 _terminal: ContextVar[Terminal | None] = ContextVar("terminal", default=None)
@@ -89,6 +90,8 @@ def run_here(parameters: Json, terminal: Terminal) -> Json:
     token = _terminal.set(terminal)
     try:
         return cast("Json", nmt(**parameters))
+    except TerminationSignal:  # Prefect's, in place of the signal's own end of the process
+        raise KeyboardInterrupt from None
     finally:
         _terminal.reset(token)
 

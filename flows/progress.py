@@ -24,7 +24,6 @@ class Terminal:
             disable=not self._console.is_terminal,
         )
         self._task: TaskID | None = None
-        self._name = ""
         self._started = 0.0
         self._first: float = 0.0
 
@@ -42,7 +41,6 @@ class Terminal:
     def begin(self, name: str) -> None:
         """A stage begins: its bar replaces the last one."""
         self.end()
-        self._name = name
         self._task = self._bar.add_task(name, total=None, amount="", note="")
         self._started, self._first = 0.0, 0.0
 
@@ -67,7 +65,7 @@ class Terminal:
 
 def _short(number: float) -> str:
     """1234567 → 1.2M."""
-    for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if number >= limit:
-            return f"{number / limit * (10 if suffix == 'k' else 1):.1f}{suffix}"
+    for least, unit, suffix in ((1e9, 1e9, "G"), (1e6, 1e6, "M"), (1e4, 1e3, "k")):
+        if number >= least:
+            return f"{number / unit:.1f}{suffix}"
     return f"{number:.0f}"

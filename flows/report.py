@@ -30,9 +30,14 @@ def _scores(scores: Json) -> list[str]:
         return []
     rows = [
         f"| {name} | {metric} | {score['score']:.2f} | {score['low']:.1f} – {score['high']:.1f} "
-        f"| `{score['signature']}` |"
+        f"| `{_in_table(score['signature'])}` |"
         for name, metrics in scores.items()
         for metric, score in metrics.items()
         if score
     ]
     return ["", "| set | metric | score | 95 % | signature |", "|---|---|---:|---|---|", *rows]
+
+
+def _in_table(text: str) -> str:
+    """A bar would end the cell, even in code."""
+    return text.replace("|", r"\|")

@@ -139,15 +139,15 @@ class Run:
         return self.selection.of_graph(nodes(self.config, digests))
 
     def _step(
-        self, node: Node, done: Mapping[str, Result], workplace: Workplace, *, deep: bool = False
+        self, node: Node, done: dict[str, Result], workplace: Workplace, *, deep: bool = False
     ) -> Result:
-        """Find or build one node's artifact; with `deep`, hash the files of one that is there."""
+        """Find or build one node's artifact; with `deep`, hash the files of one that is there.
+
+        Before a costly stage is built its inputs are hashed, and damaged ones built again.
+        """
         if node.stage.checks_inputs and not self._is_there(node, done):
-            checked = {
-                name: self._step(done[name].node, done, workplace, deep=True)
-                for name in node.inputs
-            }
-            done = {**done, **checked}
+            for name in node.inputs:
+                done[name] = self._step(done[name].node, done, workplace, deep=True)
         start = time.perf_counter()
         try:
             artifact, cached = self.root.produce(

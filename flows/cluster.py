@@ -1,6 +1,8 @@
 """Joining Ray: a local cluster sized to the machine, or one that is there."""
 
 import logging
+import signal
+import threading
 import warnings
 
 from flows.environment import turn_off_reporting
@@ -32,6 +34,7 @@ class Cluster:
         turn_off_reporting()
         import ray
 
+        on_termination = signal.getsignal(signal.SIGTERM)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -46,6 +49,9 @@ class Cluster:
             where = self._address or "a local cluster"
             raise TradukoError(f"Ray cannot be reached at {where}: {error}") from None
         self._joined = True
+        if threading.current_thread() is threading.main_thread():
+            # Ray puts a handler there that aborts the process.
+            signal.signal(signal.SIGTERM, on_termination or signal.SIG_DFL)
 
     def __enter__(self) -> "Cluster":
         return self

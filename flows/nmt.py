@@ -90,8 +90,11 @@ def run_here(parameters: Json, terminal: Terminal) -> Json:
     token = _terminal.set(terminal)
     try:
         return cast("Json", nmt(**parameters))
-    except TerminationSignal:  # Prefect's, in place of the signal's own end of the process
-        raise KeyboardInterrupt from None
+    except (TerminationSignal, SystemError) as error:
+        # Prefect raises the former in place of ending the process, Ray wraps it in the latter.
+        if isinstance(error, TerminationSignal) or isinstance(error.__cause__, TerminationSignal):
+            raise KeyboardInterrupt from None
+        raise
     finally:
         _terminal.reset(token)
 

@@ -25,7 +25,7 @@ from flows.run import (
 from pipeline.artifact import Json, check_writable
 from pipeline.dag import STAGE_NAMES, Planned, flatten
 from pipeline.errors import ConfigError, TradukoError
-from pipeline.recipe import parse_overrides, read_recipe, shipped_recipes
+from pipeline.recipe import origins, parse_overrides, read_recipe, shipped_recipes
 
 INTERRUPTED = 130
 
@@ -103,7 +103,11 @@ def _init(arguments: argparse.Namespace) -> None:
 def _recipes(arguments: argparse.Namespace) -> None:
     if arguments.show:
         config = read_recipe(arguments.show).model_dump(mode="json", exclude_none=True)
-        lines = [f"{key} = {json.dumps(value)}" for key, value in flatten(config).items()]
+        given = origins(arguments.show)
+        lines = [
+            f"{f'{key} = {json.dumps(value, ensure_ascii=False)}':<48} # {given.get(key, 'default')}"
+            for key, value in flatten(config).items()
+        ]
         _print(json.dumps(config) if arguments.json else "\n".join(lines))
         return
     recipes = shipped_recipes()

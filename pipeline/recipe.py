@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import tomllib
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +35,23 @@ def read_recipe(recipe: str, overrides: Mapping[str, Any] | None = None) -> RunC
     Raises:
         ConfigError: If the recipe cannot be found, read, or does not hold together.
     """
-    table = _read_table(find_recipe(recipe), seen=())
+    table: Table = {}
+    for _, over in _chain(find_recipe(recipe)):
+        table = _merge(table, over)
     for field, value in (overrides or {}).items():
         _override(table, field, value)
     return validate(table)
+
+
+def origins(recipe: str) -> dict[str, str]:
+    """The file that gives each field of a recipe, by dotted name; the others are at their default.
+
+    Raises:
+        ConfigError: If the recipe cannot be found or read.
+    """
+    return {
+        field: path.name for path, table in _chain(find_recipe(recipe)) for field in _fields(table)
+    }
 
 
 def parse_overrides(texts: Iterable[str]) -> dict[str, Any]:
@@ -83,25 +96,41 @@ def validate(table: Table) -> RunConfig:
         raise ConfigError("\n".join(dict.fromkeys(lines))) from None
 
 
-def _read_table(path: Path, seen: tuple[Path, ...]) -> Table:
-    """One recipe file over what it extends; local paths made absolute."""
+def _chain(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
+    """A recipe's file, last, after those that it extends; local paths made absolute."""
     path = path.resolve()
     if path in seen:
         raise ConfigError(f"Recipe {path} extends itself.")
+    table = _parse(path)
+    _anchor(table.get("download"), path.parent)
+    parent = table.pop("extends", None)
+    if parent is None:
+        return [(path, table)]
+    return [*_chain(find_recipe(_parent(path, parent)), (*seen, path)), (path, table)]
+
+
+def _parse(path: Path) -> Table:
     try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"Recipe {path} is not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"Recipe {path} cannot be read: {error.strerror}.") from None
-    _anchor(table.get("download"), path.parent)
-    parent = table.pop("extends", None)
-    if parent is None:
-        return table
+
+
+def _parent(path: Path, parent: object) -> str:
+    """The recipe that the one in `path` extends: a name, or a file relative to it."""
     if not isinstance(parent, str):
         raise ConfigError(f"`extends` in {path} must name a recipe, but is {parent!r}.")
-    base = str(path.parent / parent) if parent.endswith(".toml") else parent
-    return _merge(_read_table(find_recipe(base), (*seen, path)), table)
+    return str(path.parent / parent) if parent.endswith(".toml") else parent
+
+
+def _fields(table: Table, prefix: str = "") -> Iterator[str]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _fields(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name
 
 
 def _anchor(download: object, folder: Path) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from pipeline.config import keyed
 from pipeline.errors import ConfigError
-from pipeline.recipe import parse_overrides, read_recipe, shipped_recipes
+from pipeline.recipe import origins, parse_overrides, read_recipe, shipped_recipes
 
 
 def write(folder, text, name="own.toml"):
@@ -153,3 +153,12 @@ def test_fields_at_their_default_and_those_of_speed_are_not_keyed():
     assert keyed(read_recipe("quickstart", {"evaluate.beam_size": 2}))["evaluate"] == {
         "beam_size": 2
     }
+
+
+def test_each_field_knows_the_file_that_gives_it(tmp_path):
+    write(tmp_path, OWN + "[clean]\nmax_words = 7\nmax_chars = 70\n", "base.toml")
+    path = write(tmp_path, 'extends = "base.toml"\n[clean]\nmax_words = 8\n')
+    given = origins(path)
+    assert given["clean.max_words"] == "own.toml"
+    assert given["clean.max_chars"] == given["download.train"] == given["src"] == "base.toml"
+    assert "clean.min_words" not in given

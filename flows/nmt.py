@@ -6,8 +6,9 @@ Prefect orchestrates; what is cached is decided by `Root.produce`. The same flow
 
 import logging
 import os
+import signal
 from contextvars import ContextVar
-from typing import Any, Literal, cast
+from typing import Any, Literal, NoReturn, cast
 
 import httpx
 from prefect import flow, get_run_logger, task
@@ -88,15 +89,24 @@ def run_here(parameters: Json, terminal: Terminal) -> Json:
     _require_api()
     logging.getLogger("prefect").propagate = False  # flow logs still go to the API
     token = _terminal.set(terminal)
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         return cast("Json", nmt(**parameters))
-    except (TerminationSignal, SystemError) as error:
-        # Prefect raises the former in place of ending the process, Ray wraps it in the latter.
-        if isinstance(error, TerminationSignal) or isinstance(error.__cause__, TerminationSignal):
+    except SystemError as error:  # Ray's wrapping of what a signal raised
+        if isinstance(error.__cause__, TerminationSignal | KeyboardInterrupt):
             raise KeyboardInterrupt from None
         raise
     finally:
+        signal.signal(signal.SIGTERM, before)
         _terminal.reset(token)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """End as after Ctrl-C: Prefect's temporary server is then stopped, not left behind.
+
+    Prefect takes the signal while the flow runs, and passes it on to this when the flow has ended.
+    """
+    raise KeyboardInterrupt
 
 
 def _as_task(node: Node, step: Step) -> Result:

@@ -147,7 +147,8 @@ class Run:
         """
         if node.stage.checks_inputs and not self._is_there(node, done):
             for name in node.inputs:
-                done[name] = self._step(done[name].node, done, workplace, deep=True)
+                checked = self._step(done[name].node, done, workplace, deep=True)
+                done[name] = done[name] if checked.cached else checked
         start = time.perf_counter()
         try:
             artifact, cached = self.root.produce(

@@ -80,6 +80,8 @@ ALL = [
 def test_each_node_is_built_once_in_order_and_then_cached(make_run, calls):
     first = execute(make_run())
     assert calls == ALL
+    assert [result.cached for result in first] == [False] * len(ALL)
+    assert [result.reason for result in first] == ["never built"] * len(ALL)
     again = execute(make_run())
     assert calls == ALL
     assert [result.cached for result in again] == [True] * len(ALL)
@@ -192,8 +194,9 @@ def test_costly_stages_hash_their_inputs_and_rebuild_damaged_ones(make_run, call
     rows = results["tokenize"].artifact.path("rows.txt")
     rows.write_text("x" * rows.stat().st_size)
     calls.clear()
-    execute(make_run("train.max_steps=5"))
+    again = {result.node.name: result for result in execute(make_run("train.max_steps=5"))}
     assert calls == ["tokenize", "train", "average", "evaluate"]
+    assert again["tokenize"].artifact.path("rows.txt").read_text() != "x"
 
 
 def test_resumable_state_of_train_does_not_depend_on_how_long_to_train(make_run, calls):

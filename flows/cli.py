@@ -256,6 +256,7 @@ def _parser() -> argparse.ArgumentParser:
         "list the recipes that come with Traduko, or show one resolved",
         "traduko recipes show quickstart",
     )
+    _json_option(recipes)
     verbs = recipes.add_subparsers(metavar="show RECIPE")
     show = verbs.add_parser("show", help="print one, resolved")
     show.add_argument("show", metavar="RECIPE")
@@ -277,11 +278,15 @@ def _command(
         epilog=f"example: {example}",
     )
     parser.set_defaults(command=function)
-    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
     return parser
 
 
+def _json_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
 def _recipe_options(parser: argparse.ArgumentParser) -> None:
+    _json_option(parser)
     parser.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a TOML file")
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field, e.g. train.max_steps=500")  # fmt: skip
     parser.add_argument("--root", metavar="FOLDER", help="where artifacts live; default TRADUKO_ROOT, the recipe's, or ./artifacts")  # fmt: skip
@@ -293,6 +298,7 @@ def _recipe_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _init_options(parser: argparse.ArgumentParser) -> None:
+    _json_option(parser)
     parser.add_argument("recipe", type=Path, metavar="RECIPE.toml", help="the file to write")
     parser.add_argument("--src", required=True, metavar="CODE", help="source language, e.g. en")
     parser.add_argument("--tgt", required=True, metavar="CODE", help="target language, e.g. de")

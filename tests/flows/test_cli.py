@@ -112,6 +112,14 @@ def test_a_vocabulary_larger_than_the_text_allows_names_the_largest(refused):
     assert "`vocab.size` must be at most" in message
 
 
+def test_a_corpus_of_one_pair_says_what_to_do(refused, tmp_path):
+    (tmp_path / "train.en").write_text("One house.\n")
+    (tmp_path / "train.de").write_text("Ein Haus.\n")
+    message = refused()
+    assert "for these 1 training pairs" in message
+    assert "give more text" in message
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [

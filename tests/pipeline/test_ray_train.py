@@ -51,11 +51,20 @@ def test_an_error_for_the_user_comes_back_as_it_was_raised(fit, tmp_path, monkey
     def fail(folder):
         if dist.get_rank() == 1:
             raise CorpusError("Line 7 must be text, but is not.")
+        time.sleep(3)  # what a worker's end does to the others comes after it
         raise RuntimeError("the other worker is gone")
 
     monkeypatch.setattr(pipeline.ray_train, "MAX_RESTARTS", 0)
     with pytest.raises(CorpusError, match=r"^Line 7 must be text, but is not\.$"):
         fit(fail, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
+
+
+def test_of_several_workers_errors_the_one_for_the_user_is_told():
+    failed = Exception("Ray's own")
+    failed.worker_failures = {0: RuntimeError("gone"), 1: CorpusError("Line 7 must be text.")}
+    assert str(pipeline.ray_train._cause(failed)) == "Line 7 must be text."
+    failed.worker_failures = {0: RuntimeError("gone")}
+    assert str(pipeline.ray_train._cause(failed)) == "Training failed: RuntimeError: gone"
 
 
 def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):

@@ -106,12 +106,6 @@ def fetch(
     return Fetched(received.sha256, received.size_bytes, public)
 
 
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file's bytes, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class _Received(NamedTuple):
     sha256: str
     size_bytes: int

@@ -10,8 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from pipeline.artifact import digest_file
 from pipeline.errors import CorpusError, InputError, TradukoError
-from pipeline.fetch import Patience, fetch, file_sha256
+from pipeline.fetch import Patience, fetch
 
 BODY = b"The clock strikes seven.\n" * 100_000  # a few blocks
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -142,7 +143,7 @@ def get(tmp_path):
             raise
         assert [path.name for path in folder.iterdir()] == ["src"]
         assert fetched.size_bytes == target.stat().st_size
-        assert fetched.sha256 == file_sha256(target)
+        assert fetched.sha256 == digest_file(target)
         body = target.read_bytes()
         target.unlink()
         return fetched, body

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -66,7 +66,7 @@ def save(
         OSError: If the disk is full or fails. Checkpoints that were there stay as they are.
         CheckpointError: If what was written does not read back the same.
     """
-    path = folder / _name(step)
+    path = path_of(folder, step)
     if _holds(path, with_optimizer=optimizer is not None):
         return path
     tensors = {WEIGHTS: weights} | ({} if optimizer is None else {OPTIMIZER: optimizer})
@@ -75,7 +75,7 @@ def save(
     try:
         temporary.mkdir()
         files = {name: _write_tensors(temporary / name, tensors[name]) for name in tensors}
-        _write_meta(temporary / META, {"step": step, "meta": meta, "files": files})
+        write_json(temporary / META, {"step": step, "meta": meta, "files": files})
         _flush(temporary)
         _remove(path)  # a damaged one, or one whose optimizer state was pruned
         temporary.rename(path)
@@ -83,6 +83,11 @@ def save(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return path
+
+
+def path_of(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step is, or would be."""
+    return folder / f"step-{step:08d}"
 
 
 def steps(folder: Path) -> list[int]:
@@ -106,7 +111,7 @@ def newest(
     for step in reversed(steps(folder)):
         if at_most is not None and step > at_most:
             continue
-        path = folder / _name(step)
+        path = path_of(folder, step)
         try:
             checkpoint = verify(path)
         except CheckpointError as error:
@@ -173,28 +178,37 @@ def load_optimizer(path: Path) -> dict[str, Tensor]:
 
 
 def prune(
-    folder: Path, keep_weights: int, keep_optimizer: int = 2, at_most: int | None = None
+    folder: Path, keep: Collection[int], keep_optimizer: int = 2, at_most: int | None = None
 ) -> None:
-    """Keep the weights of the newest checkpoints, and the optimizer state of fewer.
+    """Remove all checkpoints but the newest ones and those to keep, of which only weights stay.
 
-    At least `keep_optimizer` checkpoints stay, so that there is one to fall back on. What killed
-    saves left behind goes too.
+    What killed saves left behind goes too.
 
     Args:
         folder: Where checkpoints are saved.
-        keep_weights: How many checkpoints to keep.
-        keep_optimizer: How many of them can be resumed from. At least 1.
+        keep: Steps whose weights to keep.
+        keep_optimizer: How many of the newest can be resumed from. At least 1.
         at_most: Leave alone what is newer than this step: another, longer run's.
     """
     assert keep_optimizer >= 1, "a run must be able to go on from somewhere"
     present = [step for step in steps(folder) if at_most is None or step <= at_most]
-    for step in present[: -max(keep_weights, keep_optimizer)]:
-        _remove(folder / _name(step))
     for step in present[:-keep_optimizer]:
-        (folder / _name(step) / OPTIMIZER).unlink(missing_ok=True)
+        if step not in keep:
+            _remove(path_of(folder, step))
+        else:
+            (path_of(folder, step) / OPTIMIZER).unlink(missing_ok=True)
     for left_over in folder.glob(".step-*"):
         if present and int(left_over.name.split(".")[1].removeprefix("step-")) <= present[-1]:
             shutil.rmtree(left_over, ignore_errors=True)
+
+
+def write_json(path: Path, value: JSON) -> None:
+    """Write a small file, whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
+    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    _flush(temporary)
+    temporary.rename(path)
+    _flush(path.parent)
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
@@ -264,11 +278,6 @@ def _bytes(tensor: Tensor) -> Tensor:
     return tensor.reshape(-1).view(torch.uint8)
 
 
-def _write_meta(path: Path, meta: Mapping[str, JSON]) -> None:
-    path.write_text(json.dumps(meta, indent=1) + "\n", encoding="utf-8")
-    _flush(path)
-
-
 def _facts(path: Path) -> dict[str, JSON]:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
@@ -298,12 +307,8 @@ def _remove(path: Path) -> None:
         shutil.rmtree(going)
 
 
-def _name(step: int) -> str:
-    return f"step-{step:08d}"
-
-
 def _temporary(folder: Path, step: int) -> Path:
-    return folder / f".{_name(step)}.{uuid4().hex}"
+    return folder / f".{path_of(folder, step).name}.{uuid4().hex}"
 
 
 def _difference(where: str, left: JSON, right: JSON) -> tuple[str, str, str] | None:

@@ -125,20 +125,32 @@ class TrainConfig:
     """Steps between checkpoints. At least 1."""
     keep_checkpoints: int = 5
     """Newest checkpoints whose weights are kept for averaging. At least 1. Paper: 5, 20 (big)."""
+    keep_best_checkpoints: int = 1
+    """Checkpoints of the lowest dev loss whose weights are kept as well. At least 0."""
     dev_every_steps: int = 1_000
     """Steps between measurements of the loss on the dev set. At least 1."""
+    patience: int = 0
+    """Measurements in a row without a lower dev loss that end the training early. 0: never."""
+    max_bad_steps: int = 10
+    """Steps in a row without a finite gradient, after which the run rolls back: it returns once to
+    its last checkpoint before them and skips all data since; the next time it fails. At least 1."""
+    compile: bool = False
+    """Whether torch.compile makes the model's code: faster on GPUs, other rounding."""
+    init_from: str | None = None
+    """A model bundle whose weights training starts from. None: the seeded initialisation."""
 
     def __post_init__(self) -> None:
         for name in ("max_steps", "tokens_per_micro_batch", "micro_batches_per_step"):
             _check_at_least(self, name, 1)
         for name in ("warmup_steps", "checkpoint_every_steps", "keep_checkpoints"):
             _check_at_least(self, name, 1)
-        _check_at_least(self, "dev_every_steps", 1)
+        for name in ("dev_every_steps", "max_bad_steps"):
+            _check_at_least(self, name, 1)
         for name in ("label_smoothing", "adam_beta1", "adam_beta2"):
             _check_fraction(self, name)
         for name in ("lr_scale", "adam_epsilon"):
             _check_positive(self, name)
-        for name in ("clip_norm", "weight_decay"):
+        for name in ("clip_norm", "weight_decay", "keep_best_checkpoints", "patience"):
             _check_at_least(self, name, 0)
         _check_one_of(self, "precision", ("fp32", "bf16"))
         if self.micro_batches_per_step.bit_count() != 1:

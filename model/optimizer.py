@@ -1,7 +1,8 @@
 """Adam over all of a model's parameters in one row.
 
 One row of values, one of gradients and two of moments, with the model's parameters as views: so
-there is one thing to sum, to exchange, to clip and to update. Axis: P all parameters.
+there is one thing to sum, to exchange, to clip and to update. Axes: P all parameters and what fills
+up their row, A things asked for.
 """
 
 import math
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 
 from model.config import TrainConfig
 
+NUM_ASKS = 2
+
 
 class FlatAdam:
     """The parameters of a model and their optimizer."""
@@ -20,14 +23,17 @@ class FlatAdam:
         """Move the parameters, which must be fp32 and on one device, into the row.
 
         Zeros fill it up to a multiple of K, so that any number of workers can cut it in chunks.
+        The last of them carry what workers ask of each other, see `asks_A`.
         """
         self.named = dict(model.named_parameters())
         self.layout = [f"{name} {list(value.shape)}" for name, value in self.named.items()]
         self._size = sum(value.numel() for value in self.named.values())
-        chunk = math.ceil(self._size / config.micro_batches_per_step)
+        chunk = math.ceil((self._size + NUM_ASKS) / config.micro_batches_per_step)
         device = next(iter(self.named.values())).device
         self.values_P = torch.zeros(chunk * config.micro_batches_per_step, device=device)
         self.gradient_P = torch.zeros_like(self.values_P)
+        self.asks_A = self.gradient_P[-NUM_ASKS:]
+        """A view of the end of the gradient's row, where no parameter is: summed with it."""
         self._moments = {
             "step": torch.zeros((), device=device),
             "exp_avg": torch.zeros_like(self.values_P),

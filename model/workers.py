@@ -14,8 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from model.checkpoint import CheckpointError
-
 Answer = TypeVar("Answer")
 
 
@@ -25,13 +23,22 @@ class Workers:
 
     rank: int = 0
     size: int = 1
+    group: dist.ProcessGroup | None = None
+    """Who takes part. None: all processes of torch.distributed."""
 
     @classmethod
-    def here(cls) -> "Workers":
-        """Return this process's place in torch.distributed's group, or alone if there is none."""
-        if dist.is_available() and dist.is_initialized():
-            return cls(dist.get_rank(), dist.get_world_size())
-        return cls()
+    def here(cls, at_most: int) -> "Workers | None":
+        """Return this process's place in torch.distributed's group, or alone if there is none.
+
+        Only the first 1, 2, 4, … processes take part, as many as there are and `at_most` of them
+        (a power of two). The others get None: there is nothing for them to do.
+        """
+        if not (dist.is_available() and dist.is_initialized()):
+            return cls()
+        rank, world = dist.get_rank(), dist.get_world_size()
+        size = min(1 << (world.bit_length() - 1), at_most)
+        group = None if size == world else dist.new_group(range(size))
+        return cls(rank, size, group) if rank < size else None
 
     def sum_in_tree(self, values_P: Tensor) -> None:
         """Replace `values_P` by its sum over workers: pairs of neighbours, then pairs of pairs.
@@ -43,42 +50,42 @@ class Workers:
         if self.size == 1:
             return
         received_P = torch.empty_like(values_P)
-        dist.all_to_all_single(received_P, values_P)
+        dist.all_to_all_single(received_P, values_P, group=self.group)
         chunks = list(received_P.chunk(self.size))
         while len(chunks) > 1:
             pairs = zip(chunks[::2], chunks[1::2], strict=True)
             chunks = [left.add_(right) for left, right in pairs]
-        dist.all_gather(list(values_P.chunk(self.size)), chunks[0])
+        dist.all_gather(list(values_P.chunk(self.size)), chunks[0], group=self.group)
 
     def gather(self, values: Tensor) -> Tensor:
         """Stack every worker's values along a new first axis W. Shapes must be equal."""
         if self.size == 1:
             return values[None]
         gathered = [torch.empty_like(values) for _ in range(self.size)]
-        dist.all_gather(gathered, values)
+        dist.all_gather(gathered, values, group=self.group)
         return torch.stack(gathered)
 
     def copy_from_first(self, values: Tensor) -> None:
         """Replace `values` by the first worker's."""
         if self.size > 1:
-            dist.broadcast(values, src=0)
+            dist.broadcast(values, src=0, group=self.group)
 
     def ask_first(self, question: Callable[[], Answer]) -> Answer:
         """Let the first worker answer, and give all workers its answer, or its error."""
         if self.size == 1:
             return question()
-        answer: list[Answer | CheckpointError | OSError | None] = [None]
+        answer: list[Answer | Exception | None] = [None]
         if self.rank == 0:
             try:
                 answer[0] = question()
-            except (CheckpointError, OSError) as error:
+            except Exception as error:  # noqa: BLE001 - raised by all workers below
                 answer[0] = error
-        dist.broadcast_object_list(answer, src=0)
-        if isinstance(answer[0], CheckpointError | OSError):
+        dist.broadcast_object_list(answer, src=0, group=self.group)
+        if isinstance(answer[0], Exception):
             raise answer[0]
         return answer[0]  # type: ignore[return-value]
 
     def wait_for_all(self) -> None:
         """Return when every worker has come here."""
         if self.size > 1:
-            dist.barrier()
+            dist.barrier(group=self.group)

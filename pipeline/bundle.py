@@ -90,7 +90,7 @@ def load_bundle(folder: Path) -> Bundle:
     Raises:
         TradukoError: If its tokenizer is not the one the model was trained with.
     """
-    config: Json = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    config = read_bundle_config(folder)
     tokenizer = Tokenizer(folder)
     if tokenizer.digest != config["tokenizer"]:
         raise TradukoError(
@@ -98,8 +98,19 @@ def load_bundle(folder: Path) -> Bundle:
             f"the folder holds {tokenizer.digest[:16]}…: its files do not belong together."
         )
     model = Transformer(ModelConfig(**config["model"]), config["vocab_size"])
-    model.load_state_dict(load_file(folder / WEIGHTS_FILE))
+    load_bundle_weights(folder, model)
     return Bundle(model.eval(), tokenizer, config["src"], config["tgt"])
+
+
+def read_bundle_config(folder: Path) -> Json:
+    """What a bundle says of its model: `model`, `vocab_size`, `tokenizer` (digest), `src`, `tgt`."""
+    config: Json = json.loads((folder / CONFIG_FILE).read_text(encoding="utf-8"))
+    return config
+
+
+def load_bundle_weights(folder: Path, model: Transformer) -> None:
+    """Give a model of the same shape the weights of a bundle."""
+    model.load_state_dict(load_file(folder / WEIGHTS_FILE))
 
 
 def _batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:

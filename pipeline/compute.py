@@ -16,13 +16,22 @@ OnDone = Callable[[int], None]
 class WorkerGroup(NamedTuple):
     """Training workers to start."""
 
-    num_workers: int
+    num_workers: int | tuple[int, int]
+    """So many; or from a least to a most, as the cluster allows at the time."""
     num_threads: int
     """CPU threads and CPUs of each."""
     use_gpu: bool
     """Whether each has a GPU to itself."""
     storage: Path
     """A folder that all of them see, for the engine's own notes."""
+    stop_file: Path
+    """Made when the run is interrupted. Workers that see it save what they have, and end."""
+
+
+IsLeaving = Callable[[], bool]
+"""Asked before each step; true once, when a machine under the workers is about to go."""
+TrainingWorker = Callable[[Any, IsLeaving], None]
+"""What runs on each worker, given its task. What it raises of `TradukoError`, all of them raise."""
 
 
 class Compute(Protocol):
@@ -45,8 +54,8 @@ class Compute(Protocol):
         """GPUs to share out among workers."""
         ...
 
-    def train(self, worker: Callable[[Any], None], task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
-        """Run `worker(task)` on every worker of a group, joined in one torch process group."""
+    def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+        """Run `worker` on every worker of a group, joined in one torch process group."""
         ...
 
 
@@ -72,7 +81,7 @@ class InProcess:
         """None: tests and tiny work need none."""
         return 0
 
-    def train(self, worker: Callable[[Any], None], task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+    def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run the one worker here."""
         assert group.num_workers == 1, "one process is one worker"
-        worker(task)
+        worker(task, lambda: False)

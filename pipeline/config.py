@@ -241,6 +241,8 @@ class VocabConfig(Section):
     """Pieces, the four special ones included."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 1.0
     """Share of the text's characters that get a piece; the others become unknown."""
+    init_from: str | None = None
+    """A model bundle whose vocabulary is taken as it is; none = a vocabulary is learnt."""
 
 
 class TokenizeConfig(Section):
@@ -275,8 +277,9 @@ class EvaluateConfig(Section):
 class ComputeConfig(Section):
     """Where and how wide the work runs: speed only, never part of a fingerprint."""
 
-    num_workers: Annotated[int, Field(ge=1)] | Literal["auto"] = "auto"
-    """Training workers, a power of two; auto = as many as the cluster allows."""
+    num_workers: AtLeastOne | Literal["auto"] | tuple[AtLeastOne, AtLeastOne] = "auto"
+    """Training workers, a power of two; auto = as many as the cluster allows when training begins;
+    [1, 8] = from 1 to 8, as machines come and go."""
     threads_per_worker: AtLeastOne = 1
     """CPU threads of each training worker. Results are the same bits for the same number."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
@@ -341,11 +344,20 @@ class RunConfig(Section):
                 "`average.last` must be at most `train.keep_checkpoints` "
                 f"({self.train.keep_checkpoints}), but is {self.average.last}"
             )
-        workers = self.compute.num_workers
-        if workers != "auto" and self.train.micro_batches_per_step % workers:
+        return self
+
+    @model_validator(mode="after")
+    def _workers_fit(self) -> "RunConfig":
+        workers, most = self.compute.num_workers, self.train.micro_batches_per_step
+        if isinstance(workers, int) and most % workers:
             raise ValueError(
-                "`compute.num_workers` must divide `train.micro_batches_per_step` "
-                f"({self.train.micro_batches_per_step}), but is {workers}"
+                f"`compute.num_workers` must divide `train.micro_batches_per_step` ({most}), "
+                f"but is {workers}"
+            )
+        if isinstance(workers, tuple) and not workers[0] <= workers[1] <= most:
+            raise ValueError(
+                "`compute.num_workers` must be [least, most], and `most` at most "
+                f"`train.micro_batches_per_step` ({most}), but is {list(workers)}"
             )
         return self
 

@@ -17,6 +17,12 @@ from pipeline.errors import CorpusError
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
 
+BUNDLE_FILES = {
+    "vocab": ("tokenizer.model", "tokenizer.json"),
+    "train": ("config.json", "model.safetensors"),
+}
+"""What a stage takes of the bundle that its `init_from` names."""
+
 Inputs = Mapping[str, Artifact]
 """Finished artifacts by the name of their node."""
 
@@ -169,7 +175,7 @@ VOCAB = Stage(
 TOKENIZE = Stage("tokenize", 1, _tokenize)
 TRAIN = Stage(
     "train",
-    1,
+    2,
     _train,
     aside=("events.jsonl",),
     resume_without=("train.max_steps",),
@@ -196,14 +202,14 @@ def nodes(run: RunConfig, digests: FileDigests) -> list[Node]:
         *downloads,
         *cleans,
         _node(DEDUP, run, ("dedup",), (*(node.name for node in cleans), *held_out)),
-        _node(VOCAB, run, ("vocab", "clean.normalise"), ("dedup",)),
+        _from_bundle(_node(VOCAB, run, ("vocab", "clean.normalise"), ("dedup",)), digests),
         _node(
             TOKENIZE,
             run,
             ("tokenize",),
             ("dedup", "vocab", *(names[source.name] for source in dev)),
         ),
-        _node(TRAIN, run, ("seed", "model", "train"), ("tokenize",)),
+        _from_bundle(_node(TRAIN, run, ("seed", "model", "train"), ("tokenize",)), digests),
         _node(AVERAGE, run, ("src", "tgt", "model", "average"), ("train", "vocab")),
     ]
     held_out_test = ("dedup",) if run.dedup.holdout.test else ()
@@ -221,6 +227,21 @@ def _node(stage: Stage, run: RunConfig, fields: Iterable[str], inputs: tuple[str
         short_config=_pick(keyed(run), fields),
         inputs=inputs,
     )
+
+
+def _from_bundle(node: Node, digests: FileDigests) -> Node:
+    """A node whose section names a bundle to begin from: it enters by the content of its files."""
+    section = node.stage.name
+    folder = node.config[section]["init_from"]
+    if folder is None:
+        return node
+    names = BUNDLE_FILES[section]
+    content = {name: digests.of(Path(folder) / name) for name in names}
+    config, short = (
+        {**values, section: {**values[section], "init_from": content}}
+        for values in (node.config, node.short_config)
+    )
+    return replace(node, config=config, short_config=short)
 
 
 def _clean_node(run: RunConfig, source: Source, download: str) -> Node:

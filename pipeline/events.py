@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pipeline.artifact import Json
 
 if TYPE_CHECKING:
-    from model.trainer import Event
+    from model.fit import Event
 
 EVENTS_FILE = "events.jsonl"
 
@@ -25,7 +25,7 @@ class EventLog:
 
     def __call__(self, event: "Event") -> None:
         """Write one event."""
-        if not self._is_cut:
+        if event.kind == "resumed" or not self._is_cut:
             self._cut(event.step if event.kind == "resumed" else 0)
             self._is_cut = True
         line = {

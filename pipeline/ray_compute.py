@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pipeline.compute import OnDone, WorkerGroup
+from pipeline.compute import OnDone, TrainingWorker, WorkerGroup
 from pipeline.errors import TradukoError
 
 T = TypeVar("T")
@@ -63,8 +63,8 @@ class RayCompute:
 
         return int(ray.cluster_resources().get(resource, 0))  # type: ignore[no-untyped-call]
 
-    def train(self, worker: Callable[[Any], None], task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
-        """Run `worker(task)` on every worker of a group, joined in one torch process group."""
+    def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
+        """Run `worker` on every worker of a group, joined in one torch process group."""
         self._connect()
         from pipeline.ray_train import fit
 

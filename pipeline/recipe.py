@@ -103,6 +103,9 @@ def _chain(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
         raise ConfigError(f"Recipe {path} extends itself.")
     table = _parse(path)
     _anchor(table.get("download"), path.parent)
+    for section in (table.get("vocab"), table.get("train")):
+        if isinstance(section, dict) and "init_from" in section:
+            section["init_from"] = _anchored(section["init_from"], path.parent)
     parent = table.pop("extends", None)
     if parent is None:
         return [(path, table)]

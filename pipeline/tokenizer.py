@@ -26,7 +26,7 @@ class Tokenizer:
         model = (folder / MODEL_FILE).read_bytes()
         settings = (folder / SETTINGS_FILE).read_bytes()
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._normalise = bool(json.loads(settings)["normalise"])
+        self.normalises = bool(json.loads(settings)["normalise"])
         self.digest = hashlib.sha256(model + settings).hexdigest()
         self.vocab_size = int(self._processor.get_piece_size())
         processor = self._processor
@@ -39,7 +39,7 @@ class Tokenizer:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Piece ids of each text, without begin and end marks."""
-        if self._normalise:
+        if self.normalises:
             texts = [normalise(unescape_entities(text)) for text in texts]
         ids: list[list[int]] = self._processor.encode(list(texts), num_threads=1)
         return ids

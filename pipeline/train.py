@@ -1,6 +1,7 @@
 """Stage 6: shards of piece ids to checkpoints.
 
-Out: `step-*/` of the last checkpoints (weights, what they were trained with), and `events.jsonl`.
+Out: `step-*/` of the last checkpoints and of the best by dev loss (weights, what they were trained
+with), and `events.jsonl`.
 Checkpoints live in the work folder, which outlives the artifact: more steps go on from there.
 """
 
@@ -8,26 +9,32 @@ import contextlib
 import os
 import shutil
 import threading
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import torch
 
 from model import checkpoint
-from model.config import ModelConfig, TrainConfig
-from model.trainer import Data, MicroBatch, Run, Step, fit
+from model.config import UNK, ModelConfig, TrainConfig
+from model.fit import Data, History, Run, TrainingError, fit, regular_steps
+from model.trainer import Asks, MicroBatch, Step
 from model.transformer import Transformer
 from model.workers import Workers
 from pipeline.artifact import Artifact, Json
 from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
-from pipeline.compute import WorkerGroup
+from pipeline.bundle import load_bundle_weights, read_bundle_config
+from pipeline.compute import IsLeaving, WorkerGroup
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
 from pipeline.job import Job, Progress
+from pipeline.prefetch import prefetch
 
 POLL_S = 0.5
+STEPS_AHEAD = 2
+STOP_FILE = "stop"
+"""In the work folder: workers that see it save what they have, and end."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +59,19 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
     """Train to `max_steps`, from the newest checkpoint if an earlier attempt left one.
 
     Raises:
-        ConfigError: If more workers are asked for than the cluster can run.
+        ConfigError: If more workers are asked for than the cluster can run, or the model to start
+            from is of another kind.
         TradukoError: If training failed, or a checkpoint is of something else.
     """
+    if config.init_from:
+        _check_start(Path(config.init_from), model, tokenize.stats["tokenizer"])
+    (job.work / STOP_FILE).unlink(missing_ok=True)
     _forget_what_has_gaps(job, config)
     group = _worker_group(job, config.micro_batches_per_step)
     task = Task(
         seed=seed,
         model=model,
-        train=_keeping_enough(job.work, config),
+        train=config,
         vocab_size=tokenize.stats["vocab_size"],
         tokenizer=tokenize.stats["tokenizer"],
         shards=tuple(map(str, tokenize.paths("part-*.arrow"))),
@@ -72,34 +83,61 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
     events = job.work / EVENTS_FILE
     with _following(events, config.max_steps, job.progress):
         job.compute.train(run_worker, task, group)
-    steps = _publish(job.work, job.out, config)
-    last = _last_metrics(events)
-    workers = {"num_workers": group.num_workers, "device": task.device}
-    return {"steps": config.max_steps, "checkpoints": steps, **workers, **last}
+    history = _require_end(job.work, config)
+    _publish(job.work, job.out, history.kept_steps(config))
+    return {
+        "steps": history.step,
+        "checkpoints": history.kept_steps(config),
+        "best_checkpoint": history.best[0].step if history.best else None,
+        "skipped_steps": history.skipped,
+        "num_workers": group.num_workers,
+        "device": task.device,
+        **_last_metrics(events),
+    }
 
 
-def run_worker(task: Task) -> None:
+def run_worker(task: Task, is_leaving: IsLeaving) -> None:
     """Train on one worker: the same on each, but for its share of every step.
 
     Raises:
-        TradukoError: If the newest checkpoint is of another run.
+        TradukoError: On all workers, if the newest checkpoint is of another run, or training
+            cannot go on.
     """
-    workers = Workers.here()
+    workers = Workers.here(task.train.micro_batches_per_step)
+    if workers is None:
+        return
     shards = TokenShards([load_tokens(Path(path)) for path in task.shards])
     torch.manual_seed(task.seed)
-    model = Transformer(task.model, task.vocab_size).to(task.device)
-    data = Data(lambda after: _steps(task, shards, workers, after), _dev(task))
+    model = Transformer(task.model, task.vocab_size)
+    if task.train.init_from:
+        load_bundle_weights(Path(task.train.init_from), model)
+    model.to(task.device)
+    data = Data(
+        steps=lambda after: prefetch(lambda: _steps(task, shards, workers, after), STEPS_AHEAD),
+        dev=_dev(task),
+        largest=_largest(task, shards),
+    )
     run = Run(
         config=task.train,
         seed=task.seed,
         folder=Path(task.folder),
         meta={"model": asdict(task.model), "tokenizer": task.tokenizer},
         log_every_steps=task.log_every_steps,
+        asks=_asks(Path(task.folder), workers, is_leaving),
     )
     try:
         fit(model, data, run, workers, EventLog(Path(task.folder) / EVENTS_FILE))
-    except checkpoint.CheckpointError as error:
+    except (checkpoint.CheckpointError, TrainingError) as error:
         raise TradukoError(str(error)) from None
+
+
+def _asks(folder: Path, workers: Workers, is_leaving: IsLeaving) -> Callable[[], Asks]:
+    """What this worker asks for, from what the driver and the cluster say.
+
+    Only where all workers of the engine take part: asking the cluster is something they do together.
+    """
+    stop, all_take_part = folder / STOP_FILE, workers.group is None
+    return lambda: Asks(save=all_take_part and is_leaving(), stop=stop.exists())
 
 
 def load_tokens(path: Path) -> TokenTable:
@@ -125,7 +163,7 @@ def _steps(task: Task, shards: TokenShards, workers: Workers, after: int) -> Ite
     first = workers.rank * share
     for planned in plan.steps(after):
         mine = planned.micro_batches[first : first + share]
-        micro_batches = [_tensors(shards, rows) for rows in mine]
+        micro_batches = [_tensors(shards, rows, task.device) for rows in mine]
         yield Step(planned.number, first, micro_batches, planned.num_target_tokens)
 
 
@@ -135,11 +173,41 @@ def _dev(task: Task) -> list[MicroBatch]:
         return []
     budget = task.train.tokens_per_micro_batch
     batches = dev_batches(shards.src_lengths, shards.tgt_lengths, budget)
-    return [_tensors(shards, rows) for rows in batches]
+    return [_tensors(shards, rows, task.device) for rows in batches]
 
 
-def _tensors(shards: TokenShards, rows: Int64s) -> MicroBatch:
-    return MicroBatch(*map(torch.from_numpy, shards.collate(rows)))
+def _largest(task: Task, shards: TokenShards) -> MicroBatch:
+    """As many of the longest pairs as a micro-batch may hold: what attention needs most for."""
+    src, tgt = int(shards.src_lengths.max()), int(shards.tgt_lengths.max())
+    rows = task.train.tokens_per_micro_batch // max(src, tgt)
+    sources, targets = (torch.full((rows, length), UNK) for length in (src, tgt))
+    return MicroBatch(sources, targets, targets)
+
+
+def _tensors(shards: TokenShards, rows: Int64s, device: str) -> MicroBatch:
+    """A micro-batch in memory from which a GPU can fetch it while it works."""
+    tensors = map(torch.from_numpy, shards.collate(rows))
+    return MicroBatch(*(ids.pin_memory() if device == "cuda" else ids for ids in tensors))
+
+
+def _check_start(bundle: Path, model: ModelConfig, tokenizer: str) -> None:
+    """Refuse a bundle whose weights mean something else here.
+
+    Raises:
+        ConfigError: If its vocabulary or its shape differs.
+    """
+    start = read_bundle_config(bundle)
+    if start["tokenizer"] != tokenizer:
+        raise ConfigError(
+            f"`train.init_from` must be a model with this recipe's vocabulary, but {bundle} has "
+            f"another one. Set `vocab.init_from` to it as well."
+        )
+    for name, value in asdict(model).items():
+        if "dropout" not in name and value != start["model"][name]:
+            raise ConfigError(
+                f"`model.{name}` must be {start['model'][name]}, as in {bundle}, which "
+                f"`train.init_from` names, but is {value}."
+            )
 
 
 def _worker_group(job: Job, most_useful: int) -> WorkerGroup:
@@ -165,13 +233,20 @@ def _worker_group(job: Job, most_useful: int) -> WorkerGroup:
     wanted = settings.num_workers
     if wanted == "auto":
         wanted = 1 << (min(fitting, most_useful).bit_length() - 1)
-    if wanted > fitting:
+    least = wanted if isinstance(wanted, int) else wanted[0]
+    if least > fitting:
         raise ConfigError(
             f"`compute.num_workers` must be at most {fitting}, for the cluster has {cpus} CPUs and "
             f"{gpus} GPUs and each worker takes `compute.threads_per_worker` = "
-            f"{settings.threads_per_worker}; but it is {wanted}."
+            f"{settings.threads_per_worker}; but it is {least}."
         )
-    return WorkerGroup(wanted, settings.threads_per_worker, use_gpu, job.work / "ray")
+    return WorkerGroup(
+        num_workers=wanted,
+        num_threads=settings.threads_per_worker,
+        use_gpu=use_gpu,
+        storage=job.work / "ray",
+        stop_file=job.work / STOP_FILE,
+    )
 
 
 @contextlib.contextmanager
@@ -197,12 +272,6 @@ def _following(events: Path, max_steps: int, progress: Progress) -> Iterator[Non
         thread.join()
 
 
-def _published(config: TrainConfig) -> list[int]:
-    """The steps whose checkpoints the artifact holds, however they came about."""
-    every, last = config.checkpoint_every_steps, config.max_steps
-    return [*range(every, last, every), last][-config.keep_checkpoints :]
-
-
 def _forget_what_has_gaps(job: Job, config: TrainConfig) -> None:
     """Begin anew where checkpoints to publish are gone: a longer run's newer ones took their place.
 
@@ -211,44 +280,49 @@ def _forget_what_has_gaps(job: Job, config: TrainConfig) -> None:
     found = checkpoint.newest(job.work, at_most=config.max_steps)
     if not found:
         return
-    due = [step for step in _published(config) if step < found.step]
-    gone = [step for step in due if not _is_whole(job.work / _name(step))]
+    newest = regular_steps(config, config.max_steps)[-config.keep_checkpoints :]
+    due = sorted({*newest, *(scored.step for scored in History.of(found).best)})
+    gone = [step for step in due if step < found.step and not _is_whole(job.work, step)]
     if not gone:
         return
     job.say(f"train: the checkpoint of step {gone[0]} is gone or damaged; training begins anew")
     for step in checkpoint.steps(job.work):
         if step <= config.max_steps:
-            shutil.rmtree(job.work / _name(step))
+            shutil.rmtree(checkpoint.path_of(job.work, step))
 
 
-def _is_whole(path: Path) -> bool:
+def _is_whole(work: Path, step: int) -> bool:
     try:
-        checkpoint.verify(path)
+        checkpoint.verify(checkpoint.path_of(work, step))
     except checkpoint.CheckpointError:
         return False
     return True
 
 
-def _keeping_enough(work: Path, config: TrainConfig) -> TrainConfig:
-    """The config with room for checkpoints at which shorter runs ended, which are not published."""
-    every = config.checkpoint_every_steps
-    ends = [step for step in checkpoint.steps(work) if step < config.max_steps and step % every]
-    return replace(config, keep_checkpoints=config.keep_checkpoints + len(ends))
+def _require_end(work: Path, config: TrainConfig) -> History:
+    """What the run has been through, now that it is over.
+
+    Raises:
+        TradukoError: If it was asked to stop before.
+    """
+    found = checkpoint.newest(work, at_most=config.max_steps)
+    history = History.of(found) if found else History()
+    if not history.is_over(config):
+        raise TradukoError(
+            f"Training was asked to stop, and did after step {history.step}. Run the same command "
+            "to go on."
+        )
+    return history
 
 
-def _publish(work: Path, out: Path, config: TrainConfig) -> list[int]:
-    """Link the weights of the last checkpoints into the artifact: the files never change."""
-    kept = _published(config)
-    for step in kept:
-        (out / _name(step)).mkdir()
+def _publish(work: Path, out: Path, steps: Sequence[int]) -> None:
+    """Link the weights of checkpoints into the artifact: the files never change."""
+    for step in steps:
+        source, target = (checkpoint.path_of(folder, step) for folder in (work, out))
+        target.mkdir()
         for file in (checkpoint.WEIGHTS, checkpoint.META):
-            os.link(work / _name(step) / file, out / _name(step) / file)
+            os.link(source / file, target / file)
     (out / EVENTS_FILE).write_bytes((work / EVENTS_FILE).read_bytes())
-    return kept
-
-
-def _name(step: int) -> str:
-    return f"step-{step:08d}"
 
 
 def _last_metrics(events: Path) -> Json:

@@ -6,7 +6,9 @@ Out: `tokenizer.model`, and `tokenizer.json` with what must be done to text befo
 import io
 import json
 import re
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import sentencepiece
 
@@ -16,7 +18,7 @@ from pipeline.config import VocabConfig
 from pipeline.errors import ConfigError
 from pipeline.job import Job
 from pipeline.tables import read_batches
-from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE
+from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE, Tokenizer
 
 NUM_THREADS = 4
 """Pinned: SentencePiece's result depends on it (unigram), whatever the machine has."""
@@ -27,13 +29,16 @@ the text before it counts; without this a text with these brackets there alone w
 
 
 def vocab(config: VocabConfig, normalised: bool, dedup: Artifact, job: Job) -> Json:
-    """Learn the pieces from both sides of the training pairs.
+    """Learn the pieces from both sides of the training pairs, or take those of another model.
 
     The text is already normalised, so SentencePiece changes none of it; decoding gives it back.
 
     Raises:
-        ConfigError: If the text is too small for a vocabulary of this size.
+        ConfigError: If the text is too small for a vocabulary of this size, or was normalised in
+            another way than the other model's.
     """
+    if config.init_from:
+        return _take_over(Path(config.init_from), normalised, job)
     model = io.BytesIO()
     rows = dedup.stats["rows_kept"]
     sentences = _Sentences(dedup, rows, job)
@@ -62,6 +67,18 @@ def vocab(config: VocabConfig, normalised: bool, dedup: Artifact, job: Job) -> J
     settings = json.dumps({"normalise": normalised})
     (job.out / SETTINGS_FILE).write_text(settings + "\n", encoding="utf-8")
     return {"rows": rows, "size": config.size}
+
+
+def _take_over(bundle: Path, normalised: bool, job: Job) -> Json:
+    for name in (MODEL_FILE, SETTINGS_FILE):
+        shutil.copyfile(bundle / name, job.out / name)
+    tokenizer = Tokenizer(job.out)
+    if tokenizer.normalises != normalised:
+        raise ConfigError(
+            f"`clean.normalise` must be {str(tokenizer.normalises).lower()}, as for the model that "
+            f"`vocab.init_from` names ({bundle}), but is {str(normalised).lower()}."
+        )
+    return {"size": tokenizer.vocab_size}
 
 
 class _Sentences:

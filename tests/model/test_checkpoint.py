@@ -132,7 +132,7 @@ def test_a_step_that_is_damaged_or_lacks_optimizer_state_is_written_anew(tmp_pat
 
 def test_pruning_keeps_weights_of_some_and_optimizer_state_of_two(tmp_path):
     save_steps(tmp_path, *range(1, 7))
-    prune(tmp_path, keep_weights=4)
+    prune(tmp_path, keep=[3, 4])
     assert steps(tmp_path) == [3, 4, 5, 6]
     whole = [checkpoint.verify(tmp_path / f"step-{step:08d}") for step in (3, 4, 5, 6)]
     assert [found.has_optimizer for found in whole] == [False, False, True, True]
@@ -146,7 +146,7 @@ def test_pruning_keeps_weights_of_some_and_optimizer_state_of_two(tmp_path):
 
 def test_pruning_keeps_one_to_fall_back_on(tmp_path):
     save_steps(tmp_path, 1, 2, 3)
-    prune(tmp_path, keep_weights=1)
+    prune(tmp_path, keep=[3])
     assert steps(tmp_path) == [2, 3]
 
 
@@ -154,7 +154,7 @@ def test_pruning_leaves_a_longer_run_alone_and_sweeps_what_kills_left(tmp_path):
     save_steps(tmp_path, 1, 2, 3, 8, 9)
     for step in (2, 9):
         (tmp_path / f".step-{step:08d}.0123").mkdir()
-    prune(tmp_path, keep_weights=2, at_most=3)
+    prune(tmp_path, keep=[], at_most=3)
     assert steps(tmp_path) == [2, 3, 8, 9]
     assert [path.name for path in tmp_path.glob(".*")] == [".step-00000009.0123"]
 
@@ -273,7 +273,7 @@ def test_a_save_killed_at_any_moment_leaves_the_one_before_usable(tmp_path, mome
     assert len(list(tmp_path.glob(".step-00000002.*"))) == (moment == "os.rename")
     assert newest(tmp_path).step == 1
     save_steps(tmp_path, 2)
-    prune(tmp_path, keep_weights=5)
+    prune(tmp_path, keep=[1])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000002"]
 
 

@@ -24,7 +24,7 @@ def work(rank, size, folder):
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=size
     )
-    workers = Workers.here()
+    workers = Workers.here(8)
     assert workers == Workers(rank, size)
 
     values = values_of(rank)
@@ -45,6 +45,14 @@ def work(rank, size, folder):
         with pytest.raises(kind, match="the reason"):
             workers.ask_first(lambda kind=kind: fail(kind))
     workers.wait_for_all()
+
+    few = Workers.here(2)
+    assert (few is None) == (rank >= 2)
+    if few:
+        assert few.gather(torch.tensor(rank)).tolist() == [0, 1]
+        values = values_of(rank)
+        few.sum_in_tree(values)
+        assert torch.equal(values, first + second)
     dist.destroy_process_group()
 
 
@@ -60,7 +68,7 @@ def test_every_exchange_gives_all_workers_the_same(tmp_path):
 
 
 def test_a_worker_alone_exchanges_nothing():
-    workers = Workers.here()
+    workers = Workers.here(4)
     assert workers == Workers(0, 1)
     values = torch.arange(3)
     workers.sum_in_tree(values)

@@ -230,3 +230,18 @@ def test_the_same_file_on_both_sides_is_refused(make_run, calls):
 def test_a_recipe_without_test_sets_ends_with_a_model(make_run, calls):
     execute(make_run("download.test=[]"))
     assert calls[-1] == "average"
+
+
+@pytest.mark.parametrize("stage", ["vocab", "train"])
+def test_a_bundle_to_begin_from_enters_by_its_content(make_run, calls, tmp_path, stage):
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    with pytest.raises(CorpusError, match=r"bundle/\w+\.\w+ does not exist"):
+        make_run(f"{stage}.init_from={bundle}").plan()
+    for name in dag.BUNDLE_FILES[stage]:
+        (bundle / name).write_text("one")
+    execute(make_run(f"{stage}.init_from={bundle}"))
+    moved = bundle.rename(tmp_path / "elsewhere")
+    assert statuses(make_run(f"{stage}.init_from={moved}"))["evaluate"][0] == "cached"
+    (moved / name).write_text("other")
+    assert statuses(make_run(f"{stage}.init_from={moved}"))[stage][0] == "run"

@@ -23,7 +23,7 @@ GOLDEN = {
     ("dedup", 1): "fe20445202f7e8d7",
     ("vocab", 1): "460603c6e99a5f7a",
     ("tokenize", 1): "cf7282742a2ed120",
-    ("train", 1): "b3fe38c6dd2c42a7",
+    ("train", 2): "b3fe38c6dd2c42a7",
 }
 """The first digits of content digests, by stage and version. `train`: of its plan."""
 LOSSES = [5.753633, 5.114164, 4.627199]
@@ -130,7 +130,7 @@ def test_the_first_losses_of_training_stay_what_they_were(made, tmp_path):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        run_worker(_task(made, tmp_path))
+        run_worker(_task(made, tmp_path), lambda: False)
     finally:
         torch.set_num_threads(threads)
     events = read_events(tmp_path / EVENTS_FILE)

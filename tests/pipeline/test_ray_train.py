@@ -32,31 +32,47 @@ def fit():
 # Workers cannot import this file: each test's worker is a function inside it, which travels whole.
 
 
+def two_workers(folder):
+    return WorkerGroup(2, 1, use_gpu=False, storage=folder / "ray", stop_file=folder / "stop")
+
+
 def test_workers_are_one_group_with_the_threads_and_memory_they_were_promised(fit, tmp_path):
-    def note(folder):
+    def note(folder, is_leaving):
         rank = dist.get_rank()
         total = torch.tensor(rank + 1)
         dist.all_reduce(total)
         memory = sorted(name for name in os.environ if name.startswith("MALLOC_"))
+        leaving = [is_leaving() for _ in range(25)]
         facts = [rank, dist.get_world_size(), total.item(), torch.get_num_threads(), memory]
-        Path(folder, f"rank-{rank}").write_text(repr(facts))
+        Path(folder, f"rank-{rank}").write_text(repr([*facts, any(leaving)]))
 
-    fit(note, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
+    fit(note, str(tmp_path), two_workers(tmp_path))
     memory = ["MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_"]
     notes = [(tmp_path / f"rank-{rank}").read_text() for rank in (0, 1)]
-    assert notes == [repr([rank, 2, 3, 1, memory]) for rank in (0, 1)]
+    assert notes == [repr([rank, 2, 3, 1, memory, False]) for rank in (0, 1)]
 
 
-def test_an_error_for_the_user_comes_back_as_it_was_raised(fit, tmp_path, monkeypatch):
-    def fail(folder):
+def test_what_all_workers_refuse_comes_back_as_it_was_raised_without_a_second_try(fit, tmp_path):
+    def refuse(folder, is_leaving):
+        with Path(folder, "tries").open("a") as file:
+            file.write(f"{dist.get_rank()}")
+        raise CorpusError("Line 7 must be text, but is not.")
+
+    with pytest.raises(CorpusError, match=r"^Line 7 must be text, but is not\.$"):
+        fit(refuse, str(tmp_path), two_workers(tmp_path))
+    assert sorted((tmp_path / "tries").read_text()) == ["0", "1"]
+
+
+def test_one_workers_failure_is_told_as_it_was(fit, tmp_path, monkeypatch):
+    def fail(folder, is_leaving):
         if dist.get_rank() == 1:
-            raise CorpusError("Line 7 must be text, but is not.")
+            raise OSError("the disk is full")
         time.sleep(3)  # what a worker's end does to the others comes after it
         raise RuntimeError("the other worker is gone")
 
     monkeypatch.setattr(pipeline.ray_train, "MAX_RESTARTS", 0)
-    with pytest.raises(CorpusError, match=r"^Line 7 must be text, but is not\.$"):
-        fit(fail, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
+    with pytest.raises(OSError, match=r"^the disk is full$"):
+        fit(fail, str(tmp_path), two_workers(tmp_path))
 
 
 def test_of_several_workers_errors_the_one_for_the_user_is_told():
@@ -68,7 +84,7 @@ def test_of_several_workers_errors_the_one_for_the_user_is_told():
 
 
 def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):
-    def die_once(folder):
+    def die_once(folder, is_leaving):
         rank = dist.get_rank()
         killed = Path(folder, "killed")
         if rank == 1 and not killed.exists():
@@ -78,5 +94,5 @@ def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):
         dist.barrier()
         Path(folder, f"done-{rank}").touch()
 
-    fit(die_once, str(tmp_path), WorkerGroup(2, 1, use_gpu=False, storage=tmp_path / "ray"))
+    fit(die_once, str(tmp_path), two_workers(tmp_path))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["done-0", "done-1", "killed", "ray"]

@@ -95,6 +95,8 @@ def test_mirrors_join_those_of_the_recipe(tmp_path):
         ("train.warmup_steps=0", "In `train`: `warmup_steps` must be at least 1"),
         ("average.last=99", r"`average.last` must be at most `train.keep_checkpoints` \(5\)"),
         ("compute.num_workers=3", "`compute.num_workers` must divide.*but is 3"),
+        ("compute.num_workers=[2, 1]", r"must be \[least, most\].*but is \[2, 1\]"),
+        ("compute.num_workers=[1, 99]", r"`train.micro_batches_per_step` \(\d\), but is \[1, 99\]"),
         (
             "tokenize.max_pieces=600",
             r"`tokenize.max_pieces` \+ 1 must be at most `train.tokens_per",

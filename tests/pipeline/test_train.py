@@ -6,6 +6,8 @@ import uuid
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
+from safetensors.torch import load_file
 
 import pipeline.train
 from model.config import ModelConfig, TrainConfig
@@ -103,7 +105,11 @@ def weights(out):
 def happened(out):
     """The events but for resumes, and for what depends on the clock."""
     return [
-        (event["step"], event["kind"], {**event["metrics"], "tokens_per_s": 0})
+        (
+            event["step"],
+            event["kind"],
+            {**event["metrics"], "tokens_per_s": 0, "flop_utilisation": 0},
+        )
         for event in read_events(out / EVENTS_FILE)
         if event["kind"] != "resumed"
     ]
@@ -196,9 +202,9 @@ def test_training_begins_anew_where_a_checkpoint_to_publish_is_damaged(tokens, j
 
 @pytest.mark.parametrize(
     ("max_steps", "keep", "expected"),
-    [(6, 2, [4, 6]), (6, 9, [2, 4, 6]), (7, 2, [6, 7]), (7, 1, [7]), (1, 2, [1])],
+    [(6, 2, [4, 6]), (6, 9, [2, 4, 6]), (7, 2, [6, 7]), (7, 1, [6, 7]), (1, 2, [1])],
 )
-def test_the_last_checkpoints_and_the_final_one_are_published(
+def test_the_last_checkpoints_the_final_one_and_the_best_are_published(
     uninterrupted, max_steps, keep, expected
 ):
     out, stats = uninterrupted(max_steps=max_steps, keep_checkpoints=keep)
@@ -241,6 +247,69 @@ def test_a_checkpoint_of_another_tokenizer_is_refused(tokens, job):
         attempt(job, tokens(tokenizer="b" * 64), max_steps=2)
 
 
+def test_a_run_that_ends_early_publishes_its_end_and_its_best(tokens, job):
+    out, stats = attempt(job, tokens(), patience=1, lr_scale=30.0, max_steps=60, dev_every_steps=2)
+    assert stats["steps"] < 60
+    assert stats["checkpoints"][-1] == stats["steps"]
+    assert stats["best_checkpoint"] in stats["checkpoints"]
+    assert sorted(weights(out)) == [f"step-{step:08d}" for step in stats["checkpoints"]]
+
+
+def test_a_run_that_is_asked_to_stop_is_not_published_and_goes_on(
+    tokens, job, uninterrupted, monkeypatch
+):
+    asking = InProcess()
+
+    def train_and_ask(worker, task, group):
+        group.stop_file.touch()
+        worker(task, lambda: False)
+
+    monkeypatch.setattr(asking, "train", train_and_ask)
+    with pytest.raises(TradukoError, match=r"did after step 1\. Run the same command to go on"):
+        attempt(dataclasses.replace(job, compute=asking), tokens())
+    out, _ = attempt(job, tokens())
+    assert weights(out) == weights(uninterrupted()[0])
+
+
+@pytest.fixture
+def bundle(tmp_path, uninterrupted):
+    """A bundle with the weights of an earlier run."""
+
+    def make(**changes):
+        folder = tmp_path / "bundle"
+        folder.mkdir()
+        source = uninterrupted()[0] / "step-00000006" / "weights.safetensors"
+        (folder / "model.safetensors").write_bytes(source.read_bytes())
+        said = {"model": dataclasses.asdict(MODEL), "tokenizer": "a" * 64}
+        (folder / "config.json").write_text(json.dumps(said | changes))
+        return str(folder)
+
+    return make
+
+
+def test_training_starts_from_another_models_weights(tokens, job, bundle):
+    folder = bundle()
+    out, _ = attempt(job, tokens(), init_from=folder, max_steps=1, lr_scale=1e-9)
+    start = load_file(f"{folder}/model.safetensors")
+    first = load_file(out / "step-00000001" / "weights.safetensors")
+    assert all(torch.allclose(start[name], first[name], atol=1e-6) for name in start)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tokenizer": "b" * 64}, r"has another one\. Set `vocab\.init_from`"),
+        (
+            {"model": {**dataclasses.asdict(MODEL), "ff_dim": 64}},
+            "`model.ff_dim` must be 64, as in",
+        ),
+    ],
+)
+def test_a_start_from_another_kind_of_model_is_refused(tokens, job, bundle, changes, words):
+    with pytest.raises(ConfigError, match=words):
+        attempt(job, tokens(), init_from=bundle(**changes))
+
+
 class StoppedError(Exception):
     pass
 
@@ -277,6 +346,7 @@ class Cluster(InProcess):
         (100, {"threads_per_worker": 25}, (4, 25)),
         (9, {"threads_per_worker": 2, "num_workers": 4}, (4, 2)),
         (100, {"num_workers": 2}, (2, 1)),
+        (2, {"num_workers": (1, 8)}, ((1, 8), 1)),
     ],
 )
 def test_auto_takes_the_largest_power_of_two_that_cpus_and_plan_allow(
@@ -293,6 +363,7 @@ def test_auto_takes_the_largest_power_of_two_that_cpus_and_plan_allow(
     [
         ({"num_workers": 4}, r"`compute\.num_workers` must be at most 3, for the cluster has 3 CPUs"
                              r" .*`compute\.threads_per_worker` = 1; but it is 4\."),
+        ({"num_workers": (4, 8)}, "must be at most 3, .* but it is 4"),
         ({"num_workers": 2, "threads_per_worker": 2}, r"must be at most 1, .* 3 CPUs .* it is 2\."),
         ({"threads_per_worker": 4}, r"`compute\.threads_per_worker` must be at most 3, .* is 4\."),
     ],

@@ -121,3 +121,16 @@ def test_what_breaks_the_reading_is_not_called_a_vocabulary_too_large(text, publ
     with pytest.raises(type(error)) as raised:
         publish("vocab", lambda job: vocab(VocabConfig(size=120), True, text, job), progress=fail)
     assert raised.value is error
+
+
+def test_the_vocabulary_of_another_model_is_taken_as_it_is(text, vocabulary, publish):
+    own = vocabulary(text)
+    config = VocabConfig(init_from=str(own.folder), size=999)
+    taken = publish("vocab", lambda job: vocab(config, True, text, job))
+    for name in (MODEL_FILE, SETTINGS_FILE):
+        assert digest_file(taken.path(name)) == digest_file(own.path(name))
+    assert taken.stats == {"size": 120}
+    with pytest.raises(
+        ConfigError, match=r"`clean\.normalise` must be true, as for .* but is false"
+    ):
+        publish("vocab", lambda job: vocab(config, False, text, job))

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -130,3 +131,14 @@ def test_seeds_differ_for_any_change_of_run_step_or_micro_batch():
     assert len({seed % 2**32 for seed in seeds}) == len(seeds)
     assert derive_seed(1, 2, 3) == derive_seed(1, 2, 3) != derive_seed(1, 3, 2)
     assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_compiled_model_trains_the_same_but_for_rounding(monkeypatch):
+    # All but the last step of a compilation, which takes a minute on a CPU.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    plain = make_trainer(replace(MODEL, dropout=0.0))
+    compiled = make_trainer(replace(MODEL, dropout=0.0), compile=True)
+    for number in (1, 2):
+        losses = [trainer.take(make_step(number)).sums[:, 0] for trainer in (plain, compiled)]
+        assert torch.allclose(*losses, rtol=1e-5)
+    assert torch.allclose(plain.optimizer.values_P, compiled.optimizer.values_P, atol=1e-4)

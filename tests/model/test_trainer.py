@@ -133,6 +133,7 @@ def test_seeds_differ_for_any_change_of_run_step_or_micro_batch():
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_trains_the_same_but_for_rounding(monkeypatch):
     # All but the last step of a compilation, which takes a minute on a CPU.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))

@@ -1,8 +1,8 @@
 import hashlib
 import subprocess
 import sys
-from dataclasses import replace
-from itertools import islice, pairwise
+from dataclasses import dataclass, field, replace
+from itertools import combinations, islice, pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import BOS, EOS, PAD
+from pipeline import batching
 from pipeline.batching import Plan, TokenShards, TokenTable, dev_batches
 from pipeline.errors import ConfigError, CorpusError
 
@@ -18,6 +19,14 @@ def lengths_like_multi30k(num_rows, seed=0):
     random = np.random.default_rng(seed)
     src = np.clip(random.normal(16, 5, num_rows).round(), 5, 52)
     tgt = np.clip((src * random.lognormal(0.05, 0.17, num_rows)).round(), 4, 60)
+    return src.astype(np.int32), tgt.astype(np.int32)
+
+
+def lengths_like_wmt(num_rows):
+    """As in `tests/bench/plan.py`."""
+    random = np.random.default_rng(0)
+    src = np.clip(random.lognormal(3.18, 0.55, num_rows).round(), 2, 251)
+    tgt = np.clip((src * random.lognormal(0.03, 0.19, num_rows)).round(), 2, 251)
     return src.astype(np.int32), tgt.astype(np.int32)
 
 
@@ -42,6 +51,23 @@ def random_pairs(num_rows, seed=0):
     random = np.random.default_rng(seed)
     lengths = random.integers(0, 9, (num_rows, 2))
     return [tuple(random.integers(4, 1000, size).tolist() for size in row) for row in lengths]
+
+
+@dataclass
+class Recorded:
+    """Lengths that remember how many were asked for at once."""
+
+    lengths: np.ndarray
+    asked: list[int] = field(default_factory=list)
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def __getitem__(self, rows):
+        assert isinstance(rows, slice)
+        found = self.lengths[rows]
+        self.asked.append(len(found))
+        return found
 
 
 def same_step(left, right):
@@ -107,6 +133,60 @@ def test_a_plan_depends_on_seed_epoch_and_lengths_only():
     assert epochs[0] != epochs[1]
 
 
+@settings(deadline=None, max_examples=40)
+@given(seeds=st.lists(st.integers(0, 2**64), min_size=2, max_size=2, unique=True))
+def test_each_seed_and_each_epoch_has_an_order_of_its_own(seeds):
+    plans = [small_plan(seed=seed) for seed in seeds]
+    pools = [[blocks.tolist() for blocks in plan._pools(epoch)]
+             for plan in plans for epoch in (0, 1)]  # fmt: skip
+    orders = [list(map(tuple, plan.micro_batches(epoch))) for plan in plans for epoch in (0, 1)]
+    for left, right in combinations(range(4), 2):
+        assert pools[left] != pools[right]
+        assert orders[left] != orders[right]
+        assert len(set(orders[left]) & set(orders[right])) < 0.1 * len(orders[left])
+
+
+def test_within_one_pool_a_seed_decides_who_is_together_and_the_order():
+    lengths = np.repeat(np.arange(5, 15), 64)
+    one_pool = small_plan(src_lengths=lengths, tgt_lengths=lengths, blocks_per_pool=10)
+    by_seed = [list(map(frozenset, replace(one_pool, seed=seed).micro_batches(0)))
+               for seed in (1, 2)]  # fmt: skip
+    widths = [[lengths[min(rows)] for rows in micro_batches] for micro_batches in by_seed]
+    assert sorted(widths[0]) == sorted(widths[1])
+    assert widths[0] != widths[1]
+    assert not set(by_seed[0]) & set(by_seed[1])
+
+
+@pytest.mark.parametrize("stops", [(), (1, 2), (13, 14, 15), (5, 17, 30, 31)])
+def test_steps_hold_each_row_once_in_each_epoch_however_often_a_run_stops(stops):
+    plan, num_epochs = small_plan(), 3
+    assert len(list(plan._pools(0))) > 5
+    num_steps = sum(len(list(plan.micro_batches(epoch))) for epoch in range(num_epochs)) // 4
+    steps = [step for start, stop in pairwise([0, *stops, num_steps])
+             for step in islice(plan.steps(start), stop - start)]  # fmt: skip
+    assert [step.number for step in steps] == list(range(1, num_steps + 1))
+    rows = np.concatenate([rows for step in steps for rows in step.micro_batches])
+    for epoch in range(num_epochs - 1):
+        assert sorted(rows[epoch * 1000 : (epoch + 1) * 1000]) == list(range(1000))
+    rest = rows[(num_epochs - 1) * 1000 :].tolist()
+    assert len(rest) == len(set(rest)) > 900
+
+
+def test_planning_reads_a_block_at_a_time_whatever_the_number_of_rows(monkeypatch):
+    monkeypatch.setattr(batching, "_PIECE_ROWS", 100)
+    sides = [Recorded(lengths) for lengths in lengths_like_multi30k(10_000)]
+    plan = small_plan(src_lengths=sides[0], tgt_lengths=sides[1])
+    assert [max(side.asked) for side in sides] == [100, 100]
+    whole = small_plan(10_000)
+    for side in sides:
+        side.asked.clear()
+    for step in islice(plan.steps(), 5):
+        assert same_step(step, next(whole.steps(step.number - 1)))
+    assert all(max(side.asked) == 64 and sum(side.asked) < 5 * 64 * 3 for side in sides)
+    list(islice(plan.steps(after=700), 5))
+    assert all(max(side.asked) == 64 for side in sides)
+
+
 def test_the_plan_has_not_changed():
     # A new digest means that every training run changes: raise the version of `train` with it.
     row = np.arange(1000)
@@ -132,13 +212,22 @@ def test_rows_of_a_micro_batch_come_from_one_pool():
     assert all(len(set(rows // 64)) <= 3 for rows in plan.micro_batches(0))
 
 
-def test_padding_is_a_small_share_of_each_side():
-    src, tgt = lengths_like_multi30k(29_000)
-    for tokens, most in ((512, 0.015), (2048, 0.035)):
-        plan = Plan(src, tgt, 1, tokens, 4)
-        for lengths in (src, tgt):
-            cells = sum(len(rows) * int(lengths[rows].max()) for rows in plan.micro_batches(0))
-            assert 1 - lengths.sum() / cells < most
+@pytest.mark.parametrize(
+    ("corpus", "num_rows", "tokens", "most"),
+    [
+        (lengths_like_multi30k, 29_000, 512, 0.015),
+        (lengths_like_multi30k, 29_000, 2048, 0.035),
+        (lengths_like_multi30k, 29_000, 4096, 0.05),
+        (lengths_like_wmt, 1_000_000, 4096, 0.05),
+    ],
+)
+def test_padding_is_a_small_share_of_each_side(corpus, num_rows, tokens, most):
+    src, tgt = corpus(num_rows)
+    plan = Plan(src, tgt, 1, tokens, 4)
+    micro_batches = list(plan.micro_batches(0))
+    for lengths in (src, tgt):
+        cells = sum(len(rows) * int(lengths[rows].max()) for rows in micro_batches)
+        assert 1 - lengths.sum() / cells < most
 
 
 def test_a_corpus_of_one_row_fills_a_step_with_epochs():
@@ -153,6 +242,16 @@ def test_a_corpus_of_one_row_fills_a_step_with_epochs():
 def test_a_row_longer_than_a_micro_batch_is_an_error_that_says_what_to_raise(src, tgt, side):
     with pytest.raises(ConfigError, match=rf"`train\.tokens_per_micro_batch` .* is 8 and the {side} side of row 1 has 9 tokens\. Raise it to 9"):  # fmt: skip
         Plan(np.array(src), np.array(tgt), 0, 8, 1)
+
+
+@pytest.mark.parametrize("row", [0, 9, 10, 24])
+def test_the_first_of_the_longest_rows_is_found_wherever_it_is(monkeypatch, row):
+    monkeypatch.setattr(batching, "_PIECE_ROWS", 10)
+    lengths = np.full(25, 3, np.uint16)
+    lengths[[row, -1]] = 9
+    with pytest.raises(ConfigError, match=rf"source side of row {row} has 9 tokens"):
+        Plan(lengths, lengths, 0, 8, 1)
+    Plan(lengths, lengths, 0, 9, 1)
 
 
 def test_an_empty_corpus_is_an_error():
@@ -185,8 +284,8 @@ def test_collate_puts_marks_and_padding_where_the_model_expects_them():
     assert batch.tgt_in_BT.tolist() == [[BOS, 22, 23, 24], [BOS, 21, PAD, PAD]]
     assert batch.tgt_out_BT.tolist() == [[22, 23, 24, EOS], [21, EOS, PAD, PAD]]
     assert {array.dtype for array in batch} == {np.dtype(np.int64)}
-    assert shards.src_lengths.tolist() == [3, 2]
-    assert shards.tgt_lengths.tolist() == [2, 4]
+    assert shards.src_lengths[:].tolist() == [3, 2]
+    assert shards.tgt_lengths[:].tolist() == [2, 4]
 
 
 def test_a_row_without_pieces_is_its_marks():
@@ -203,8 +302,8 @@ def test_lengths_and_batches_do_not_depend_on_how_rows_are_cut_into_shards(cuts)
     borders = [0, *cuts, 60]
     shards = TokenShards([table_of(pairs[start:stop]) for start, stop in pairwise(borders)])
     assert len(shards) == 60
-    assert np.array_equal(shards.src_lengths, whole.src_lengths)
-    assert np.array_equal(shards.tgt_lengths, whole.tgt_lengths)
+    assert np.array_equal(shards.src_lengths[:], whole.src_lengths[:])
+    assert np.array_equal(shards.tgt_lengths[:], whole.tgt_lengths[:])
     rows = np.random.default_rng(1).permutation(60)
     for left, right in zip(shards.collate(rows), whole.collate(rows), strict=True):
         assert np.array_equal(left, right)
@@ -212,8 +311,35 @@ def test_lengths_and_batches_do_not_depend_on_how_rows_are_cut_into_shards(cuts)
         assert [piece for piece in got if piece != PAD] == [*pairs[row][0], EOS]
 
 
+@pytest.mark.parametrize("cuts", [(), (0, 0), (13, 40), (1, 2, 2, 3, 30, 60)])
+def test_a_slice_of_lengths_is_that_of_all_lengths(monkeypatch, cuts):
+    monkeypatch.setattr(batching, "_PIECE_ROWS", 7)
+    pairs = random_pairs(60)
+    shards = TokenShards([table_of(pairs[start:stop]) for start, stop in pairwise([0, *cuts, 60])])
+    for side, read in enumerate((shards.src_lengths, shards.tgt_lengths)):
+        lengths = [len(pair[side]) + 1 for pair in pairs]
+        assert list(read) == lengths
+        assert read.max() == max(lengths)
+        for start in range(62):
+            for stop in (start - 1, start, start + 1, start + 20, None):
+                assert read[start:stop].tolist() == lengths[start:stop]
+        assert read[:].dtype == np.int32
+
+
+@pytest.mark.parametrize("cuts", [(200, 201, 201, 640), (64, 1000)])
+def test_a_plan_does_not_depend_on_how_rows_are_cut_into_shards(cuts):
+    pairs = random_pairs(1000)
+    src, tgt = (np.array([len(pair[side]) + 1 for pair in pairs]) for side in (0, 1))
+    shards = TokenShards([table_of(pairs[i:j]) for i, j in pairwise([0, *cuts, 1000])])
+    plan = small_plan(src_lengths=shards.src_lengths, tgt_lengths=shards.tgt_lengths)
+    whole = small_plan(src_lengths=src, tgt_lengths=tgt)
+    assert all(map(same_step, islice(plan.steps(), 40), islice(whole.steps(), 40)))
+
+
 def test_no_shards_hold_no_rows():
-    assert len(TokenShards([]).src_lengths) == len(TokenShards([])) == 0
+    shards = TokenShards([])
+    assert len(shards) == len(shards.src_lengths) == shards.src_lengths.max() == 0
+    assert list(shards.tgt_lengths) == shards.tgt_lengths[:].tolist() == []
 
 
 def test_planning_loads_no_framework():

@@ -10,17 +10,16 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import FORMATS, Source
-from pipeline.corpus import read_lines, read_pairs
+from pipeline.config import FORMATS, Source, ending
 from pipeline.errors import ConfigError, CorpusError
-from pipeline.formats import read_rows
+from pipeline.formats import read_source
+from pipeline.lines import checked, read_lines
 from pipeline.recipe import validate
 from pipeline.rules import num_words
 from pipeline.text import normalise_column
@@ -154,7 +153,7 @@ def measure(sources: Sequence[Source]) -> Size:
     distinct: set[str] = set()
     characters: set[str] = set()
     for source in sources:
-        for batch in _read(source):
+        for batch in read_source(source):
             pairs += batch.num_rows
             for side in words:
                 texts = normalise_column(batch[side])
@@ -220,14 +219,6 @@ def _rounded(value: float) -> int:
     return int(float(f"{value:.2g}")) if value >= 100 else round(value)
 
 
-def _read(source: Source) -> Iterator[pa.RecordBatch]:
-    if source.layout and source.pairs:
-        return read_rows(Path(source.pairs.address), source.layout)
-    assert source.src
-    assert source.tgt
-    return read_pairs(Path(source.src.address), Path(source.tgt.address))
-
-
 def _check_target(target: Path, *, force: bool) -> None:
     if target.suffix != ".toml":
         raise ConfigError(f"A recipe's name must end in .toml, but is {target}.")
@@ -261,7 +252,7 @@ def _places(
     paths = [_relative(file, folder) for file in files]
     if len(paths) == 2:
         return dict(zip(("src", "tgt"), paths, strict=True))
-    if len(paths) == 1 and Path(paths[0].removesuffix(".gz")).suffix.lower() in FORMATS:
+    if len(paths) == 1 and ending(paths[0]) in FORMATS:
         return {"pairs": paths[0], **_columns(files[0], languages)}
     raise ConfigError(
         f"--{kind} takes two aligned files, or one named {', '.join(FORMATS)} that holds both sides, "
@@ -270,11 +261,13 @@ def _places(
 
 
 def _columns(file: Path, languages: tuple[str, str]) -> dict[str, object]:
-    """The language codes as columns, where the first line of a file has both as JSON keys."""
+    """The language codes as columns, where the first line of a JSONL file has both as keys."""
+    if FORMATS[ending(file.name)] != "jsonl":
+        return {}
     try:
-        first = json.loads(next(read_lines(file, 1))[0].as_py())
+        first = json.loads(next(read_lines(checked(file), 1)).texts[0].as_py())
     except (ValueError, RecursionError):
-        return {}  # no JSON: TSV, or an error that its reader tells better
+        return {}  # an error that its reader tells better
     if isinstance(first, dict) and set(languages) <= first.keys():
         return {"columns": list(languages)}
     return {}

@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from pipeline.artifact import Artifact, Json
 from pipeline.config import CleanConfig
-from pipeline.formats import read_corpus
+from pipeline.faults import Faults
+from pipeline.formats import read_corpus, stored_layout
 from pipeline.job import Job
 from pipeline.rules import RuleParameters, apply
 from pipeline.tables import PAIRS, REJECTED, ParquetShards
@@ -38,16 +39,18 @@ def clean(config: CleanConfig, source: str, download: Artifact, job: Job) -> Jso
     rejected_by: Counter[str] = Counter()
     total = download.stats["rows"]
     rows_in = 0
+    faults = Faults(stored_layout(download.folder).on_bad_rows)
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(ParquetShards(job.out, PAIRS))
         rejected = stack.enter_context(ParquetShards(job.out / "rejected", REJECTED))
-        for raw in read_corpus(download.folder):
+        for raw in read_corpus(download.folder, faults=faults):
             applied = apply(_pairs(raw, source, config.normalise), parameters)
             kept.write(applied.kept)
             rejected.write(applied.rejected)
             rejected_by.update(applied.rejected["rule"].to_pylist())
             rows_in += raw.num_rows
             job.progress(rows_in, total, "rows")
+    assert faults.rejected.total() == download.stats.get("rows_rejected", 0), "rows are lost"
     assert rows_in == total == kept.num_rows + rejected.num_rows, "rows are lost"
     return {
         "rows_in": rows_in,

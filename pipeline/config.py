@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from model.config import ModelConfig, TrainConfig
 
@@ -19,8 +19,24 @@ Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Index = Annotated[int, Field(ge=0)]
 
-FORMATS: dict[str, Literal["tsv", "jsonl"]] = {".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+Format = Literal["text", "ted", "sgm", "tsv", "jsonl", "parquet", "tmx", "po", "mo"]
+
+FORMATS: dict[str, Format] = {
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".tmx": "tmx",
+    ".po": "po",
+    ".mo": "mo",
+}
 """Formats of files that hold both sides, by the ending of their name."""
+
+FORMATS_OF_SIDES: dict[str, Format] = {".sgm": "sgm", ".sgml": "sgm", ".xml": "sgm"}
+"""Formats of two aligned files, by the ending of their names; any other ending is text."""
+
+PACKED_ENDINGS = (".gz", ".bz2", ".xz", ".zst")
+"""Endings that say nothing about what is inside."""
 
 
 class Unkeyed:
@@ -39,7 +55,7 @@ class FileSource(Section):
     """One side of a parallel corpus: a local file or an address."""
 
     path: str | None = None
-    """A local file, plain or gzip; relative to the recipe that names it."""
+    """A local file, plain or packed; relative to the recipe that names it."""
     url: str | None = None
     """An address: http, https or file."""
     sha256: Sha256 | None = None
@@ -68,28 +84,48 @@ class FileSource(Section):
 
 
 class Layout(Section):
-    """How one file holds both sides."""
+    """How files hold both sides of a corpus, and what becomes of rows that are no pairs."""
 
-    format: Literal["tsv", "jsonl"]
-    """Columns between tabs, without quoting; or one JSON object a line."""
-    columns: tuple[Index, Index] | tuple[str, str]
-    """Where the source and the target side are: numbers from 0 (TSV) or keys (JSONL)."""
+    format: Format
+    """What the one file of both sides is, or the two."""
+    columns: tuple[Index, Index] | tuple[str, str] | None = None
+    """Where the source and the target side are: numbers from 0 (TSV), keys (JSONL), names of columns
+    (Parquet) or language codes (TMX); none for other formats."""
     header: bool = False
     """Whether the first line of a TSV file names its columns and is no pair."""
+    on_bad_rows: Literal["stop", "reject"] = "stop"
+    """Whether rows that are no pairs end the reading, or are left out and counted."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> "Layout":
-        wanted, example = (int, "[0, 1]") if self.format == "tsv" else (str, '["src", "tgt"]')
-        if not all(isinstance(column, wanted) for column in self.columns):
-            raise ValueError(
-                f"`columns` of a {self.format} file must be like {example}, "
-                f"but is {list(self.columns)}"
-            )
-        if self.columns[0] == self.columns[1]:
-            raise ValueError(f"`columns` must be two, but is {list(self.columns)}")
-        if self.header and self.format == "jsonl":
+        example = _COLUMNS.get(self.format)
+        if self.columns and not example:
+            raise ValueError(f"`columns` goes with {', '.join(_COLUMNS)}, not with {self.format}")
+        if self.columns and example:
+            self._check_columns(self.columns, example)
+        if self.header and self.format != "tsv":
             raise ValueError("`header` goes with TSV files only")
         return self
+
+    def _check_columns(
+        self, columns: tuple[object, object], example: tuple[object, object]
+    ) -> None:
+        if type(columns[0]) is not type(example[0]):
+            shown = "[0, 1]" if self.format == "tsv" else f'["{example[0]}", "{example[1]}"]'
+            raise ValueError(
+                f"`columns` of a {self.format} file must be like {shown}, but is {list(columns)}"
+            )
+        if columns[0] == columns[1]:
+            raise ValueError(f"`columns` must be two, but is {list(columns)}")
+
+
+# By format: columns that a recipe need not name, but for TMX, where they are the recipe's languages.
+_COLUMNS: dict[Format, tuple[int, int] | tuple[str, str]] = {
+    "tsv": (0, 1),
+    "jsonl": ("src", "tgt"),
+    "parquet": ("src", "tgt"),
+    "tmx": ("en", "de"),
+}
 
 
 class BuiltinSource(Section):
@@ -113,13 +149,19 @@ class Source(Section):
     tgt: FileSource | None = None
     """The target-language side, line by line the translation of `src`."""
     pairs: FileSource | None = None
-    """Both sides in one file, TSV or JSONL, in place of `src` and `tgt`."""
-    format: Literal["tsv", "jsonl"] | None = None
-    """What `pairs` is; none = told from its ending, .tsv or .jsonl, with or without .gz."""
+    """Both sides in one file (TSV, JSONL, Parquet, TMX, PO, MO), in place of `src` and `tgt`."""
+    format: Format | None = None
+    """What the files are; none = told from their ending, packed or not: .tsv, .jsonl, .parquet,
+    .tmx, .po or .mo of `pairs`; .sgm or .xml of `src` and `tgt`, which else are text. `ted` is text
+    with lines of metadata, as IWSLT's train.tags files."""
     columns: tuple[Index, Index] | tuple[str, str] | None = None
-    """Where the sides are in `pairs`; none = columns 0 and 1, or keys `src` and `tgt`."""
+    """Where the sides are in `pairs`; none = columns 0 and 1 (TSV), keys or columns `src` and `tgt`
+    (JSONL, Parquet), the recipe's languages (TMX)."""
     header: bool = False
     """Whether the first line of a TSV file names its columns and is no pair."""
+    on_bad_rows: Literal["stop", "reject"] = "stop"
+    """Rows that are no pairs of texts (not UTF-8, a column missing, …): `stop` names them and ends;
+    `reject` leaves them out on both sides, counted and kept beside the text."""
     builtin: BuiltinSource | None = None
     """A built-in corpus, in place of `src` and `tgt`."""
     num_rows: Annotated[int | None, Unkeyed] = None
@@ -135,33 +177,72 @@ class Source(Section):
             raise ValueError("`src` and `tgt` must both be given, or `builtin`, or `pairs`")
         if others and (any(files) or others > 1):
             raise ValueError("`builtin` and `pairs` each go without `src`, `tgt` and the other")
-        if self.pairs is None and (self.format or self.columns or self.header):
-            raise ValueError("`format`, `columns` and `header` go with `pairs` only")
+        if self.pairs is None and (self.columns or self.header):
+            raise ValueError("`columns` and `header` go with `pairs` only")
+        if self.builtin and (self.format or self.on_bad_rows != "stop"):
+            raise ValueError("`format` and `on_bad_rows` do not go with `builtin`")
         _ = self.layout  # says at once what does not fit together
         return self
 
     @property
     def layout(self) -> Layout | None:
-        """How `pairs` holds both sides, resolved; none for other kinds of sources."""
-        if self.pairs is None:
+        """How the files hold both sides, resolved; none for text to read line by line, or stop."""
+        if self.builtin:
             return None
-        kind = self.format or _format_of(self.pairs.address)
-        columns = self.columns or ((0, 1) if kind == "tsv" else ("src", "tgt"))
-        return Layout(format=kind, columns=columns, header=self.header)
+        kind = self.format or self._told_by_names()
+        if (kind in _FORMATS_OF_TWO_FILES) == (self.pairs is not None):
+            raise ValueError(
+                f"`format` {kind} goes with "
+                f"{'`src` and `tgt`' if kind in _FORMATS_OF_TWO_FILES else '`pairs`'}"
+            )
+        if kind == "text" and self.on_bad_rows == "stop":
+            return None
+        columns = self.columns or (None if kind == "tmx" else _COLUMNS.get(kind))
+        return Layout(
+            format=kind, columns=columns, header=self.header, on_bad_rows=self.on_bad_rows
+        )
+
+    def of_languages(self, src: str, tgt: str) -> "Source":
+        """The same source in a recipe of these languages: they choose the sides of a TMX file."""
+        if self.layout and self.layout.format == "tmx" and not self.columns:
+            return self.model_copy(update={"columns": (src, tgt)})
+        return self
+
+    def _told_by_names(self) -> Format:
+        if self.pairs:
+            return _format_of(self.pairs.address)
+        assert self.src
+        assert self.tgt
+        kinds = {
+            FORMATS_OF_SIDES.get(ending(file.address), "text") for file in (self.src, self.tgt)
+        }
+        if len(kinds) > 1:
+            raise ValueError("`format` must be given, for the endings of `src` and `tgt` tell two")
+        return kinds.pop()
 
 
-def _format_of(address: str) -> Literal["tsv", "jsonl"]:
-    """The format that a file's ending tells.
+_FORMATS_OF_TWO_FILES = ("text", "ted", "sgm")
+
+
+def ending(address: str) -> str:
+    """What the end of a file's name tells about what is inside, in lower case: `.tsv`."""
+    path = PurePosixPath(address.partition("?")[0])
+    while path.suffix.lower() in PACKED_ENDINGS:
+        path = path.with_suffix("")
+    return path.suffix.lower()
+
+
+def _format_of(address: str) -> Format:
+    """The format of a file of both sides, told by its ending.
 
     Raises:
         ValueError: If it tells none.
     """
-    path = PurePosixPath(address.partition("?")[0].removesuffix(".gz"))
-    kind = FORMATS.get(path.suffix.lower())
+    kind = FORMATS.get(ending(address))
     if kind is None:
+        name = PurePosixPath(address.partition("?")[0]).name
         raise ValueError(
-            f"`format` must be given, for the name of {path.name} tells none of "
-            f"{', '.join(FORMATS)}"
+            f"`format` must be given, for the name of {name} tells none of {', '.join(FORMATS)}"
         )
     return kind
 
@@ -311,6 +392,20 @@ class RunConfig(Section):
     average: AverageConfig = AverageConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     compute: ComputeConfig = ComputeConfig()
+
+    @field_validator("download")
+    @classmethod
+    def _sources_know_their_languages(
+        cls, download: DownloadConfig, info: ValidationInfo
+    ) -> DownloadConfig:
+        languages = [info.data.get(side) for side in ("src", "tgt")]
+        if None in languages:  # told as an error of their own
+            return download
+        kinds = {
+            kind: [source.of_languages(*languages) for source in getattr(download, kind)]
+            for kind in ("train", "dev", "test")
+        }
+        return download.model_copy(update=kinds)
 
     @model_validator(mode="after")
     def _holdout_is_needed(self) -> "RunConfig":

@@ -157,7 +157,7 @@ def _held_out(run: RunConfig, kind: Literal["dev", "test"], inputs: Inputs) -> d
     return {kind: Artifact(whole.folder / prefix, replace(whole.manifest, files=files))}
 
 
-DOWNLOAD = Stage("download", 1, _download)
+DOWNLOAD = Stage("download", 1, _download, aside=("rejected.jsonl",))
 CLEAN = Stage(
     "clean",
     1,

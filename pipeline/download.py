@@ -1,27 +1,35 @@
 """Stage 1: a source's text, verified and whole.
 
-Out: `src` and `tgt`, the files' own bytes (plain or gzip); or `pairs`, one file of both sides, with
-`layout.json`.
+Out: `src` and `tgt`, or `pairs`, one file of both sides: the files' own bytes, plain or packed;
+`layout.json`, where there is more to know to read them. Where the recipe says to leave out bad rows,
+they stay in these files, are left out by whoever reads them, and stand in `rejected.jsonl`.
 """
 
+import json
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from pipeline.artifact import Json
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import BuiltinSource, FileSource, Source
+from pipeline.drift import Drift, told
 from pipeline.errors import CorpusError
+from pipeline.faults import Fault, Faults
 from pipeline.fetch import fetch
-from pipeline.formats import PAIRS_FILE, read_corpus, write_layout
+from pipeline.formats import PAIRS_FILE, SIDES, read_corpus, write_layout
 from pipeline.job import Job
 
-SIDES = ("src", "tgt")
+REJECTED_FILE = "rejected.jsonl"
+"""Of each row left out: source, file, line, byte, kind, what is wrong, and its first bytes."""
 
 
 def download(source: Source, job: Job) -> Json:
     """Fetch or make one parallel corpus, and read it once: the corpus arrives whole or not at all.
 
     Raises:
-        CorpusError: If a file is missing or damaged, or the two sides do not align.
+        CorpusError: If a file is missing or damaged, the two sides do not align, or rows are no pairs
+            and the recipe does not say to leave them out.
         TradukoError: If an address cannot be reached.
     """
     names = [source.name, source.name]
@@ -30,13 +38,69 @@ def download(source: Source, job: Job) -> Json:
     else:
         stats = _fetch_all(source, job)
         names = [fetched["address"] for fetched in stats.values()]
-    num_rows = sum(batch.num_rows for batch in read_corpus(job.out, names))
+    rows = _read(source, names, job)
+    num_rows = rows["rows"]
     if source.num_rows not in {None, num_rows}:
         raise CorpusError(
             f"Source `{source.name}` must hold {source.num_rows} pairs (`num_rows`), "
             f"but holds {num_rows}."
         )
-    return {**stats, "rows": num_rows}
+    return {**stats, **rows}
+
+
+def _read(source: Source, names: Sequence[str], job: Job) -> Json:
+    """Read the stored corpus once, and say what a person should know about its rows."""
+    drift = Drift()
+    num_rows = 0
+    with ExitStack() as stack:
+        on_reject = _recorder(source, job.out, stack) if source.on_bad_rows == "reject" else None
+        faults = Faults(source.on_bad_rows, on_reject)
+        for batch in read_corpus(job.out, names, faults):
+            num_rows += batch.num_rows
+            drift.update(batch["src"], batch["tgt"], batch["line"].to_numpy())
+    stats: Json = {"rows": num_rows}
+    if source.on_bad_rows == "reject":
+        rejected = dict(sorted(faults.rejected.items()))
+        stats |= {"rows_rejected": faults.rejected.total(), "rejected": rejected}
+    if faults.left_out:
+        stats["left_out"] = dict(sorted(faults.left_out.items()))
+    if faults.rejected:
+        job.say(
+            f"Source `{source.name}`: {faults.rejected.total():,} of "
+            f"{num_rows + faults.rejected.total():,} rows are no pairs and left out; see "
+            f"{REJECTED_FILE} beside its text."
+        )
+    if shifts := drift.shifts():
+        stats["drift"] = [shift._asdict() for shift in shifts]
+        for sentence in told(shifts, *_sides(names)):
+            job.say(f"Source `{source.name}`: {sentence}")
+    return stats
+
+
+def _sides(names: Sequence[str]) -> tuple[str, str]:
+    """What to call the two sides."""
+    if len(names) == len(SIDES):
+        return f"`{names[0]}`", f"`{names[1]}`"
+    return f"the source side of `{names[0]}`", f"the target side of `{names[0]}`"
+
+
+def _recorder(source: Source, out: Path, stack: ExitStack) -> Callable[[Fault], None]:
+    """Writes rejected rows down as they come."""
+    file = stack.enter_context((out / REJECTED_FILE).open("w", encoding="utf-8", newline="\n"))
+
+    def record(fault: Fault) -> None:
+        row = {
+            "source": source.name,
+            "file": fault.file,
+            "line": fault.line,
+            "byte": fault.byte,
+            "kind": fault.kind,
+            "what": fault.what,
+            "raw": fault.raw.decode(errors="backslashreplace"),
+        }
+        file.write(f"{json.dumps(row, ensure_ascii=False)}\n")
+
+    return record
 
 
 def _make(builtin: BuiltinSource, out: Path) -> Json:
@@ -48,10 +112,10 @@ def _make(builtin: BuiltinSource, out: Path) -> Json:
 
 
 def _fetch_all(source: Source, job: Job) -> Json:
-    """The two sides, or the one file of both and how to read it."""
+    """The two sides, or the one file of both, and how to read them."""
     if source.layout:
         write_layout(job.out, source.layout)
-    places = (PAIRS_FILE,) if source.layout else SIDES
+    places = (PAIRS_FILE,) if source.pairs else SIDES
     return {place: _fetch(getattr(source, place), job.out / place, job) for place in places}
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from pipeline.clean import clean
-from pipeline.config import CleanConfig, RunConfig
+from pipeline.config import CleanConfig, RunConfig, Source
+from pipeline.download import download
 from pipeline.errors import CorpusError
 
 ENGLISH = [
@@ -89,6 +90,27 @@ def test_a_source_of_which_nothing_is_kept_is_an_empty_table(run_clean, rows_of)
     artifact = run_clean(["", " "], ["a", "b"])
     assert artifact.stats == {"rows_in": 2, "rows_kept": 0, "rejected": {"empty": 2}}
     assert rows_of(artifact) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "lines"),
+    [
+        ("a.tsv", b"one\teins\ntwo\nthree\tdr\xffei\nfour\tvier\n", [1, 4]),
+        ("a.jsonl", b'{"src":"one","tgt":"eins"}\n{}\n{"src":"two","tgt":"zwei"}\n', [1, 3]),
+    ],
+)
+def test_rows_that_download_rejected_are_not_there(
+    publish, rows_of, tmp_path, name, content, lines
+):
+    (tmp_path / name).write_bytes(content)
+    source = Source.model_validate(
+        {"name": "own", "pairs": str(tmp_path / name), "on_bad_rows": "reject"}
+    )
+    raw = publish("download", lambda job: download(source, job))
+    cleaned = publish("clean", lambda job: clean(CleanConfig(), "own", raw, job))
+    assert [row[3] for row in rows_of(cleaned)] == lines
+    assert cleaned.stats["rows_in"] == raw.stats["rows"] == len(lines)
+    assert raw.stats["rows_rejected"] == content.count(b"\n") - len(lines)
 
 
 # The hostile corpora, from their files to the rows that are left. Right behaviour and pairs left

@@ -1,5 +1,5 @@
-import csv
 import gzip
+import lzma
 import os
 import re
 from pathlib import Path
@@ -9,25 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline import corpus
-from pipeline.corpus import MAX_LINE_BYTES, read_pairs
+from pipeline import lines as lines_module
+from pipeline.corpus import read_pairs, read_ted, two_files
 from pipeline.errors import CorpusError
-
-HOSTILE = Path(__file__).parents[3] / "shared" / "data" / "hostile"
-FORMATS_READ = ("moses", "moses.gz", "moses+test")
-# The index allows two rules for these: refuse, or go by content. Ours goes by content.
-READ_BY_CONTENT = ("42_gz_is_text", "43_text_is_gz")
-
-
-def hostile_cases():
-    index = HOSTILE / "index.tsv"
-    if not index.exists():
-        return [pytest.param(None, marks=pytest.mark.skip(reason=f"{index} is not there"))]
-    with index.open(encoding="utf-8", newline="") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        # test_formats.py takes TSV and JSONL; archives, TMX and SGM come with their readers.
-        cases = [row for row in rows if row["format"] in FORMATS_READ]
-    return [pytest.param(case, id=case["case"]) for case in cases]
+from pipeline.faults import Faults
+from pipeline.lines import MAX_LINE_BYTES
 
 
 @pytest.fixture
@@ -44,8 +30,8 @@ def write(tmp_path):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Every property must hold across the borders of blocks, and of what is read ahead."""
-    monkeypatch.setattr(corpus, "_BLOCK_BYTES", 16)
-    monkeypatch.setattr(corpus, "_PENDING_BYTES", 64)
+    monkeypatch.setattr(lines_module, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(lines_module, "_PENDING_BYTES", 64)
 
 
 def rows(src, tgt, **options):
@@ -63,28 +49,6 @@ def lines_of(content):
     *lines, last = content.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     lines = [line.removesuffix(b"\r") for line in lines]
     return [line.decode() for line in ([*lines, last] if last else lines)]
-
-
-@pytest.mark.parametrize("case", hostile_cases())
-def test_each_hostile_corpus_is_read_whole_or_refused(case):
-    src, tgt = (HOSTILE / "files" / name for name in case["files"].split()[:2])
-    clean = HOSTILE / "files" / "00_clean"
-    if case["case"] in READ_BY_CONTENT:
-        assert rows(src, tgt) == rows(clean / "train.en", clean / "train.de")
-    elif case["verdict"] == "reject":
-        with pytest.raises(CorpusError):
-            list(read_pairs(src, tgt))
-    else:
-        num_in = int(case["pairs_in/left"].split("/")[0])
-        assert sum(batch.num_rows for batch in read_pairs(src, tgt)) == num_in
-
-
-def test_the_hostile_cases_are_those_of_the_formats_that_are_read():
-    if not HOSTILE.exists():
-        pytest.skip(f"{HOSTILE} is not there")
-    cases = hostile_cases()
-    assert len(cases) > 40
-    assert {"17_latin1_line", "45_gz_bomb"} <= {case.id for case in cases}
 
 
 @pytest.mark.parametrize(
@@ -132,8 +96,8 @@ def test_pairs_never_shift(data, lines, batch_rows, packed, tmp_path_factory):
         (folder / name).write_bytes(gzip.compress(encoded) if packed else encoded)
         sides.append(lines_of(encoded))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "_BLOCK_BYTES", 32)
-        patch.setattr(corpus, "_PENDING_BYTES", 128)
+        patch.setattr(lines_module, "_BLOCK_BYTES", 32)
+        patch.setattr(lines_module, "_PENDING_BYTES", 128)
         read = rows(folder / "src", folder / "tgt", batch_rows=batch_rows)
     assert read == list(zip(*sides, strict=True))
 
@@ -206,7 +170,7 @@ whole = gzip.compress(b"The clock strikes seven.\n" * 1000)
         (whole + b"more", "is damaged"),
         (whole[:-8] + b"\0" * 8, "is damaged"),
         (whole[:20] + b"\xff" * 20 + whole[40:], "is damaged"),
-        (gzip.compress(whole), "looks like gzip inside gzip"),
+        (gzip.compress(whole), "looks like a file packed twice (gzip inside)"),
         (gzip.compress("a".encode("utf-16")), "looks like UTF-16"),
         ("The clock".encode("utf-16"), "looks like UTF-16. Convert it first"),
         (b"\xfe\xff" + "The clock".encode("utf-16-be"), "looks like UTF-16"),
@@ -214,7 +178,8 @@ whole = gzip.compress(b"The clock strikes seven.\n" * 1000)
         ("The clock".encode("utf-16-be"), "looks like UTF-16 without a byte order mark"),
         ("The clock".encode("utf-32"), "looks like UTF-32"),
         (b"PK\x03\x04" + b"x" * 100, "looks like a zip archive"),
-        (b"\xfd7zXZ\x00" + b"x" * 100, "looks like xz"),
+        (gzip.compress(lzma.compress(b"a")), "looks like a file packed twice (xz inside)"),
+        (lzma.compress(b"a" * 1000)[:-20], "must be a whole xz file, but ends in the middle"),
         (b"train.en".ljust(257, b"\0") + b"ustar\0", "looks like a tar archive"),
         (b"", "but `{src}` has 0 lines and `{tgt}` has 1000."),
     ],
@@ -229,28 +194,77 @@ def test_what_is_not_text_is_named(write, content, message):
 @pytest.mark.parametrize(
     ("bad", "found"),
     [
-        (b"T\xfcr", r"line 3, byte 7: FC \(invalid start byte\)"),
-        (b"T\xe4r", r"line 3, byte 7: E4 \(invalid continuation byte\)"),
-        (b"\xed\xa0\xbd\xed\xb8\x80", r"line 3, byte 6: ED \(invalid continuation byte\)"),
-        (b"\xc0\xaf", r"line 3, byte 6: C0 \(invalid start byte\)"),
-        (b"T\xc3", r"line 3, byte 7: C3 \(unexpected end of data\)"),
+        (b"T\xfcr", r"line 3, byte 7 is not UTF-8 \(FC: invalid start byte\)"),
+        (b"T\xe4r", r"line 3, byte 7 is not UTF-8 \(E4: invalid continuation byte\)"),
+        (b"\xed\xa0\xbd\xed\xb8\x80", r"line 3, byte 6 is not UTF-8 \(ED: invalid cont"),
+        (b"\xc0\xaf", r"line 3, byte 6 is not UTF-8 \(C0: invalid start byte\)"),
+        (b"\xf4\x90\x80\x80", r"line 3, byte 6 is not UTF-8 \(F4: invalid continuation byte\)"),
+        (b"T\xc3", r"line 3, byte 7 is not UTF-8 \(C3: unexpected end of data\)"),
     ],
 )
 @pytest.mark.parametrize("end", [b"", b"\n", b"\nmore\n"])
 def test_what_is_not_utf8_is_named_by_line_and_byte(write, bad, found, end, small_blocks):
     src, tgt = write(b"a\r\n\xc3\xbc\n" + bad + end, b"1\n" * (3 + (end > b"\n")))
-    with pytest.raises(CorpusError, match=rf"`{src}` must be UTF-8, but is not: {found}. Mend"):
+    with pytest.raises(CorpusError, match=rf"but 1 is not\. `{src}`: {found}.*\. Mend.*iconv"):
         rows(src, tgt)
 
 
-def test_the_first_ten_faults_are_named_and_the_rest_counted(write):
-    src, tgt = write(b"good\n\xe4\xe4\n" * 13, b"1\n" * 26)
-    with pytest.raises(CorpusError) as error:
+def test_faults_of_both_files_are_named_together(write):
+    src, tgt = write(b"a\n\xff\nc\n\xfe\n", b"1\n2\n\xfd\n4\n")
+    with pytest.raises(CorpusError, match=r"but 3 are not\.") as error:
         rows(src, tgt)
-    assert re.findall(r"line (\d+), byte (\d+)", str(error.value)) == [
-        (str(2 * n), str(8 * n - 3)) for n in range(1, 11)
+    assert re.findall(r"line (\d), byte (\d+)", str(error.value)) == [
+        ("3", "4"), ("2", "2"), ("4", "6"),
+    ]  # fmt: skip
+    assert str(error.value).index(str(tgt)) < str(error.value).index(str(src)), "by name of file"
+
+
+@pytest.mark.parametrize("batch_rows", [1, 2, 100])
+def test_rejected_lines_take_their_partner_with_them(write, batch_rows, small_blocks):
+    src, tgt = write(b"a\n\xff\nc\nd\n\xfe", b"1\n2\n\xfd\n4\n\xfc\n")
+    told = []
+    faults = Faults("reject", told.append)
+    batches = list(read_pairs(src, tgt, batch_rows, faults=faults))
+    table = pa.Table.from_batches(batches)
+    assert table.to_pydict() == {"src": ["a", "d"], "tgt": ["1", "4"], "line": [1, 4]}
+    assert faults.rejected == {"encoding": 3}
+    assert [(fault.file, fault.line, fault.byte) for fault in told] == [
+        (str(src), 2, 2),
+        (str(tgt), 3, 4),
+        (str(src), 5, 8),
     ]
-    assert "and 3 more lines" in str(error.value)
+
+
+@settings(deadline=None)
+@given(data=st.data(), rows_in=st.integers(1, 40), batch_rows=st.integers(1, 50))
+def test_of_any_lines_exactly_the_faulty_pairs_are_rejected(
+    data, rows_in, batch_rows, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("reject")
+    line = st.binary(max_size=20).map(lambda raw: raw.replace(b"\n", b""))
+    sides = [data.draw(st.lists(line, min_size=rows_in, max_size=rows_in)) for _ in range(2)]
+    for name, lines in zip(("src", "tgt"), sides, strict=True):
+        (folder / name).write_bytes(b"x\n" + b"".join(raw + b"\n" for raw in lines))
+    good = [
+        (number, *(raw.decode().removesuffix("\r") for raw in pair))
+        for number, pair in enumerate(zip(*sides, strict=True), start=2)
+        if all(is_utf8(raw) for raw in pair)
+    ]
+    faults = Faults("reject")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines_module, "_BLOCK_BYTES", 32)
+        batches = list(read_pairs(folder / "src", folder / "tgt", batch_rows, faults=faults))
+    read = [row for batch in batches for row in zip(*map(pa.Array.to_pylist, batch), strict=True)]
+    assert [(line, src, tgt) for src, tgt, line in read] == [(1, "x", "x"), *good]
+    assert len(read) + faults.rejected.total() == rows_in + 1
+
+
+def is_utf8(raw):
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -310,9 +324,87 @@ def test_an_unreadable_file_is_named(write, monkeypatch):
         read_pairs(src, tgt)
 
 
+def test_where_files_part_is_said_where_it_is_clear(write, shared_data):
+    sides = [
+        gzip.decompress((shared_data / "multi30k" / f"train.{side}.gz").read_bytes())
+        for side in ("en", "de")
+    ]
+    lines = [side.split(b"\n")[:6000] for side in sides]
+    del lines[1][3333]
+    src, tgt = write(*(b"\n".join(side) + b"\n" for side in lines))
+    with pytest.raises(
+        CorpusError, match=r"has 6000 lines and .* has 5999\. They seem to"
+    ) as error:
+        rows(src, tgt)
+    found = int(
+        re.search(r"part at about line ([\d,]+): look", str(error.value))[1].replace(",", "")
+    )
+    assert abs(found - 3333) <= 256
+    del lines[1][-1]
+    lines[1].insert(3333, sides[1].split(b"\n")[3333])
+    src, tgt = write(*(b"\n".join(side) + b"\n" for side in lines))
+    with pytest.raises(CorpusError) as error:
+        rows(src, tgt)
+    assert "They seem" not in str(error.value), "they only end at different lines"
+
+
+TALK_EN = """<url>http://example.org/1</url>
+<keywords>one, two</keywords>
+<speaker>Some One</speaker>
+<reviewer href="http://example.org/r">R</reviewer>
+<doc docid="1" genre="lectures">
+<title>A title: of a talk</title>
+ <description>What it is about.</description>
+A sentence.
+A < sentence <url> with tags.
+</doc>
+"""
+TALK_DE = TALK_EN.replace("A sentence.", "Ein Satz.").replace("A title", "Ein Titel")
+
+
+def talk(src, tgt, policy="reject"):
+    faults = Faults(policy)
+    batches = list(faults.sift(read_ted(*two_files(src, tgt))))
+    return [row for b in batches for row in zip(*map(pa.Array.to_pylist, b), strict=True)], faults
+
+
+def test_metadata_of_talks_is_left_out_and_lines_keep_their_numbers(write):
+    read, faults = talk(*write(TALK_EN.encode(), TALK_DE.encode()), "stop")
+    assert read == [
+        ("A sentence.", "Ein Satz.", 8),
+        ("A < sentence <url> with tags.", "A < sentence <url> with tags.", 9),
+    ]
+    assert faults.left_out == {"metadata": 8}
+
+
+@pytest.mark.parametrize(
+    ("src", "tgt", "message"),
+    [
+        (
+            "<url>a</url>",
+            "Ein Satz.",
+            r"train.en`: line 2 is metadata \(<url>\), but not on the other",
+        ),
+        (
+            "A sentence.",
+            "</doc>",
+            r"train.de`: line 2 is metadata \(</doc>\), but not on the other",
+        ),
+        ("<url>a</url>", "<title>a</title>", r"train.en`: line 2 is metadata \(<url>\), but not"),
+    ],
+)
+def test_metadata_on_one_side_only_is_a_fault(write, src, tgt, message):
+    paths = write(f"a\n{src}\nc\n".encode(), f"1\n{tgt}\n3\n".encode())
+    with pytest.raises(CorpusError, match=message):
+        talk(*paths, "stop")
+    read, faults = talk(*paths)
+    assert read == [("a", "1", 1), ("c", "3", 3)]
+    assert faults.rejected == {"metadata": 1}
+
+
 def test_messages_use_the_names_that_the_user_knows(write):
-    src, tgt = write(b"a\n\xff\n", b"1\n")
-    with pytest.raises(CorpusError, match=r"`my\.en` must be UTF-8"):
+    src, tgt = write(b"a\n\xff\n", b"1\n2\n")
+    with pytest.raises(CorpusError, match=r"`my\.en`: line 2, byte 2 is not UTF-8"):
         list(read_pairs(src, tgt, names=("my.en", "my.de")))
     tgt.unlink()
     with pytest.raises(CorpusError, match=r"`my\.de` does not exist"):

@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import json
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,7 @@ import pytest
 
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import Source
-from pipeline.download import download
+from pipeline.download import REJECTED_FILE, download
 from pipeline.errors import CorpusError
 
 ENGLISH = b"The clock strikes seven.\r\n\r\nA door.\n"
@@ -63,10 +64,12 @@ def source(src, tgt, **more):
 
 @pytest.fixture
 def fetched(publish):
-    def fetch(*arguments, mirrors=None, progress=None, **more):
+    def fetch(*arguments, mirrors=None, progress=None, say=None, **more):
         made = source(*arguments, **more)
         fields = {"mirrors": mirrors or {}} | ({"progress": progress} if progress else {})
-        return publish("download", lambda job: download(made, job), **fields)
+        fields |= {"say": say} if say else {}
+        aside = (REJECTED_FILE,)
+        return publish("download", lambda job: download(made, job), aside=aside, **fields)
 
     return fetch
 
@@ -147,7 +150,7 @@ def test_unequal_downloads_are_named_by_their_addresses(serve, fetched, nothing_
 
 def test_what_is_not_utf8_is_named_by_file_line_and_byte(write, fetched, nothing_is_left):
     src, tgt = write(tgt=GERMAN.replace(b"\xc3\xbc", b"\xfc"))
-    with pytest.raises(CorpusError, match=rf"`{tgt}` must be UTF-8.*line 3, byte 32: FC"):
+    with pytest.raises(CorpusError, match=rf"`{tgt}`: line 3, byte 32 is not UTF-8 \(FC"):
         fetched(src, tgt)
     assert nothing_is_left()
 
@@ -169,3 +172,83 @@ def test_no_credentials_are_told_or_kept(serve, fetched):
     with pytest.raises(CorpusError, match=r"/en` has 3 lines and `.*/short` has 1") as error:
         fetched(english, f"{address}/short?secret")
     assert "secret" not in str(error.value)
+
+
+def test_rejected_rows_are_counted_told_and_kept_readable(write, fetched):
+    src, tgt = write(b"a\n\x1b\xff" + b"x" * 500 + b"\nc\n", b"1\n2\n\xfd\n")
+    said = []
+    artifact = fetched(src, tgt, on_bad_rows="reject", num_rows=1, say=said.append)
+    assert artifact.path("src").read_bytes() == src.read_bytes(), "the files' own bytes"
+    counts = {key: artifact.stats[key] for key in ("rows", "rows_rejected", "rejected")}
+    assert counts == {"rows": 1, "rows_rejected": 2, "rejected": {"encoding": 2}}
+    assert said == [
+        "Source `corpus`: 2 of 3 rows are no pairs and left out; see rejected.jsonl beside its text."
+    ]
+    lines = artifact.path(REJECTED_FILE).read_text("utf-8").split("\n")
+    first, second, end = (json.loads(line) if line else None for line in lines)
+    assert first == {
+        "source": "corpus",
+        "file": str(src),
+        "line": 2,
+        "byte": 3,
+        "kind": "encoding",
+        "what": "is not UTF-8 (FF: invalid start byte)",
+        "raw": "\x1b\\xff" + "x" * 198,
+    }
+    assert (second["file"], second["line"], end) == (str(tgt), 3, None)
+
+
+def test_the_record_of_rejected_rows_is_no_content(write, fetched):
+    """It names files as the user knows them, and these may be moved."""
+    src, tgt = write(b"a\n\xff\n", b"1\n2\n")
+    here = fetched(src, tgt, on_bad_rows="reject")
+    moved = [path.rename(f"{path}.moved") for path in (src, tgt)]
+    assert fetched(*moved, on_bad_rows="reject").manifest.content == here.manifest.content
+
+
+def test_a_source_without_faults_has_no_record_unless_it_might(write, fetched):
+    stop, reject = fetched(*write()), fetched(*write(), on_bad_rows="reject")
+    assert not (stop.folder / REJECTED_FILE).exists()
+    assert reject.path(REJECTED_FILE).read_bytes() == b""
+    assert "rejected" not in stop.stats
+    assert (reject.stats["rows"], reject.stats["rows_rejected"]) == (3, 0)
+
+
+@pytest.fixture
+def captions(shared_data):
+    """The lines of both sides of 1,014 real pairs."""
+    return [
+        gzip.decompress((shared_data / "multi30k" / f"val.{side}.gz").read_bytes()).split(b"\n")[
+            :-1
+        ]
+        for side in ("en", "de")
+    ]
+
+
+def test_a_shift_is_said_and_recorded(write, fetched, captions):
+    src, tgt = captions
+    files = (b"\n".join(side) for side in (src, [b"one line too many", *tgt[:-1]]))
+    said = []
+    artifact = fetched(*write(*files), say=said.append)
+    assert artifact.stats["drift"] == [{"first_line": 1, "last_line": 1014, "offset": 1}]
+    [sentence] = said
+    assert re.match(r"Source `corpus`: `.*/train.de` looks shifted against `.*/train.en`", sentence)
+
+
+def test_a_shift_in_one_file_is_said_of_its_sides(publish, tmp_path, captions):
+    src, tgt = captions
+    path = tmp_path / "my.tsv"
+    path.write_bytes(b"\n".join(b"\t".join(pair) for pair in zip(src[1:], tgt, strict=False)))
+    said = []
+    made = Source.model_validate({"name": "corpus", "pairs": str(path)})
+    publish("download", lambda job: download(made, job), say=said.append)
+    assert f"the target side of `{path}` looks shifted against the source side" in said[0]
+
+
+def test_what_a_format_leaves_out_is_counted(publish, tmp_path):
+    path = tmp_path / "my.po"
+    path.write_text('msgid ""\nmsgstr "x"\n\nmsgid "a"\nmsgstr "b"\n', encoding="utf-8")
+    made = Source.model_validate({"name": "corpus", "pairs": str(path)})
+    artifact = publish("download", lambda job: download(made, job))
+    assert artifact.stats["rows"] == 1
+    assert artifact.stats["left_out"] == {"header": 1}

@@ -175,15 +175,27 @@ class SearchConfig:
     max_extra_tokens: int = 50
     """How many tokens a translation may have more than its source. At least 0."""
     num_best: int = 1
-    """Hypotheses returned per sentence. From 1 to `beam_size`."""
+    """Hypotheses returned per sentence. At least 1; at most `beam_size`, unless they are drawn."""
+    sample: bool = False
+    """Whether to draw `num_best` translations instead of seeking the likeliest."""
+    temperature: float = 1.0
+    """What log-probabilities are divided by before drawing: below 1 for likelier ones. Above 0."""
+    top_k: int = 0
+    """How many of the likeliest tokens are drawn from. 0: all."""
+    seed: int = 1
+    """Of the random numbers, which depend on it, the sentence's number and the place alone."""
+    align_layer: int = 0
+    """Decoder layer, from 1, whose attention over the source aligns tokens. 0: no alignment."""
 
     def __post_init__(self) -> None:
         for name in ("beam_size", "num_best"):
             _check_at_least(self, name, 1)
-        _check_at_least(self, "max_extra_tokens", 0)
+        for name in ("max_extra_tokens", "top_k", "align_layer"):
+            _check_at_least(self, name, 0)
+        _check_positive(self, "temperature")
         if not math.isfinite(self.length_penalty):
             raise ValueError(f"`length_penalty` must be finite, but is {self.length_penalty}.")
-        if self.num_best > self.beam_size:
+        if self.num_best > self.beam_size and not self.sample:
             raise ValueError(
                 f"`num_best` must be at most `beam_size` ({self.beam_size}), but is {self.num_best}."
             )

@@ -1,20 +1,24 @@
-"""Beam search (Vaswani et al., 2017, section 6.1; length penalty of Wu et al., 2016).
+"""Beam search (Vaswani et al., 2017, section 6.1; length penalty of Wu et al., 2016), and sampling.
 
-Axes: B sentences still being searched, S source positions, W beams, T tokens so far, V vocabulary,
-C candidates for the next beams, best first.
+Axes: B sentences still being searched, S source positions, W beams, T tokens so far, C candidates
+for the next beams, N hypotheses that end.
 
 What a sentence gets depends on that sentence alone, not on the others in its batch or on padding.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from model.alignment import align
+from model.candidates import Candidates, Rules, continuations, draw_uniform
 from model.config import BOS, EOS, PAD, SearchConfig
-from model.transformer import DecodingState, Transformer
+from model.memory import DecodingState, keep_rows
+from model.transformer import Transformer, pad_sequences
 
 __all__ = ["Hypothesis", "SearchConfig", "beam_search", "length_penalty"]
 
@@ -28,9 +32,25 @@ class Hypothesis(NamedTuple):
     """`log_prob` divided by the length penalty: what hypotheses are ranked by."""
     log_prob: float
     """Sum over tokens in nats; EOS included, but where the longest allowed length cut it off."""
+    alignment: tuple[int, ...] = ()
+    """For each token the source position it looks at most, EOS included; with `align_layer` only."""
 
 
-def beam_search(model: Transformer, src_BS: Tensor, config: SearchConfig) -> list[list[Hypothesis]]:
+class Extras(NamedTuple):
+    """What a batch may bring besides its sources, one per sentence."""
+
+    prefixes: Sequence[Sequence[int]] | None = None
+    """Token ids that its translations must begin with."""
+    numbers: Sequence[int] | None = None
+    """Its number in the whole text, which samples depend on. None: its row in the batch."""
+
+
+NO_EXTRAS = Extras()
+
+
+def beam_search(
+    model: Transformer, src_BS: Tensor, config: SearchConfig, extras: Extras = NO_EXTRAS
+) -> list[list[Hypothesis]]:
     """Translate a batch of sentences; per sentence at most `num_best` hypotheses, best first.
 
     A step follows the `beam_size` likeliest prefixes; one that ends among these is a hypothesis.
@@ -38,16 +58,28 @@ def beam_search(model: Transformer, src_BS: Tensor, config: SearchConfig) -> lis
     no prefix can still come among the `num_best`, or at its longest allowed length, where the
     prefixes count as hypotheses too. PAD and BOS are never generated.
 
+    With `sample`, `num_best` hypotheses are drawn independently; the same may come twice.
+
     Raises:
-        ValueError: If the model is in training mode, or its probabilities are not numbers.
+        ValueError: If the model is in training mode, its probabilities are not numbers, a prefix
+            is longer than its translation may be, or `align_layer` is not one of the decoder's.
     """
     if model.training:
         raise ValueError("The model must be in evaluation mode, but is training: call eval().")
     with torch.inference_mode():
-        search = Search(model, src_BS, config)
+        search = Search(model, src_BS, config, extras)
         while search.sentences:
             search.step()
-    return [_best(found, config.num_best) for found in search.found]
+        found = [_best(hypotheses, config.num_best) for hypotheses in search.found]
+        if not config.align_layer:
+            return found
+        aligned = align(
+            model, src_BS, [[h.ids for h in some] for some in found], config.align_layer
+        )
+    return [
+        [h._replace(alignment=tuple(places)) for h, places in zip(some, rows, strict=True)]
+        for some, rows in zip(found, aligned, strict=True)
+    ]
 
 
 def length_penalty(length: int, exponent: float) -> float:
@@ -74,39 +106,60 @@ class Beams:
         self.token_BW, self.parent_BW = self.token_BW[rows_B], self.parent_BW[rows_B]
 
 
-class Candidates(NamedTuple):
-    """The likeliest continuations of each sentence's prefixes, likeliest first."""
-
-    log_prob_BC: Tensor
-    parent_BC: Tensor
-    token_BC: Tensor
-
-
 class Search:
-    """A beam search under way. All prefixes have the same length; done sentences leave."""
+    """A search under way. All prefixes have the same length; done sentences leave."""
 
-    def __init__(self, model: Transformer, src_BS: Tensor, config: SearchConfig) -> None:
+    def __init__(
+        self, model: Transformer, src_BS: Tensor, config: SearchConfig, extras: Extras
+    ) -> None:
         self.model, self.config = model, config
+        self.beam_size = config.num_best if config.sample else config.beam_size
         self.found: list[list[Hypothesis]] = [[] for _ in src_BS]
         self.sentences = list(range(len(src_BS)))
+        self.numbers = self.sentences if extras.numbers is None else extras.numbers
         longest_B = (src_BS != PAD).sum(dim=1) + config.max_extra_tokens
         self.max_lengths: list[int] = longest_B.clamp(1, model.config.max_positions).tolist()
-        self.state: DecodingState = model.start(model.encode(src_BS), config.beam_size)
-        self.beams = _first_beams(len(src_BS), config.beam_size, model.embedding.weight)
+        self.forced_BT = self._check_prefixes(extras.prefixes or [()] * len(src_BS)).to(src_BS)
+        self.state: DecodingState = model.start(model.encode(src_BS))
+        num_first = self.beam_size if config.sample else 1
+        self.beams = _first_beams((len(src_BS), num_first), like=model.embedding.weight)
 
     def step(self) -> None:
         """Lengthen all prefixes by a token, note those that end, drop sentences that are done."""
         beams = self.beams
         hidden_BWD = self.model.step(beams.token_BW, beams.parent_BW, self.state)
-        candidates = _expand(self.model.logits(hidden_BWD), beams.log_prob_BW)
+        candidates = continuations(self.model, hidden_BWD, beams.log_prob_BW, self._rules())
         self._collect_ended(candidates)
-        self.beams = _continue(beams, candidates)
+        self.beams = _continue(beams, candidates, self.beam_size)
         self._collect_longest()
         self._drop_done()
 
+    def _check_prefixes(self, prefixes: Sequence[Sequence[int]]) -> Tensor:
+        for number, (prefix, most) in enumerate(zip(prefixes, self.max_lengths, strict=True)):
+            if len(prefix) > most:
+                raise ValueError(
+                    f"A prefix must have at most as many tokens as its translation ({most}), but "
+                    f"that of sentence {number} has {len(prefix)}: raise `max_extra_tokens`."
+                )
+            if not {PAD, BOS, EOS}.isdisjoint(prefix):
+                raise ValueError(
+                    f"A prefix must hold tokens of a translation only, but that of sentence "
+                    f"{number} holds padding, begin or end: leave them out."
+                )
+        return pad_sequences(prefixes)
+
+    def _rules(self) -> Rules:
+        place, forced_B, uniform_BW = self.beams.prefix_BWT.shape[2], None, None
+        if place < self.forced_BT.shape[1]:
+            forced_B = self.forced_BT[:, place]
+        if self.config.sample:
+            numbers = [self.numbers[sentence] for sentence in self.sentences]
+            uniform_BW = draw_uniform(self.config.seed, numbers, self.beam_size, place)
+        return Rules(2 * self.beam_size, self.config, forced_B, uniform_BW)
+
     def _collect_ended(self, candidates: Candidates) -> None:
         """Note the hypotheses that end with EOS among the best `beam_size` candidates."""
-        log_prob_BW, parent_BW, token_BW = (part[:, : self.config.beam_size] for part in candidates)
+        log_prob_BW, parent_BW, token_BW = (part[:, : self.beam_size] for part in candidates)
         ended_BW = (token_BW == EOS) & (log_prob_BW > -math.inf)
         rows_N, _ = ended_BW.nonzero(as_tuple=True)
         prefix_NT = self.beams.prefix_BWT[rows_N, parent_BW[ended_BW]]
@@ -134,14 +187,16 @@ class Search:
             found.append(Hypothesis(tuple(ids), log_prob / penalty, log_prob))
 
     def _drop_done(self) -> None:
-        best_B = self.beams.log_prob_BW[:, 0].tolist()
-        running = [row for row, best in enumerate(best_B) if not self._is_done(row, best)]
-        if len(running) == len(self.sentences):
+        best_B = self.beams.log_prob_BW.amax(dim=1).tolist()
+        is_done = [self._is_done(row, best) for row, best in enumerate(best_B)]
+        if not any(is_done):
             return
-        self.sentences = [self.sentences[row] for row in running]
-        rows_B = torch.tensor(running, dtype=torch.long, device=self.beams.token_BW.device)
+        rows = _fill_gaps(is_done)
+        self.sentences = [self.sentences[row] for row in rows]
+        rows_B = torch.tensor(rows, dtype=torch.long, device=self.beams.token_BW.device)
         self.beams.keep(rows_B)
         self.state.keep(rows_B)
+        self.forced_BT = keep_rows(self.forced_BT, rows_B)
 
     def _is_done(self, row: int, best_log_prob: float) -> bool:
         sentence, length = self.sentences[row], self.beams.prefix_BWT.shape[2]
@@ -151,7 +206,7 @@ class Search:
                 "Every log-probability must be a number, but the model gives NaN: "
                 "its weights are damaged, or its training diverged."
             )
-        if length >= longest or len(found) >= self.config.beam_size:
+        if length >= longest or len(found) >= self.beam_size:
             return True
         if len(found) < self.config.num_best:
             return False
@@ -173,34 +228,29 @@ def _best(found: list[Hypothesis], count: int) -> list[Hypothesis]:
     return sorted(found, key=lambda hypothesis: -hypothesis.score)[:count]
 
 
-def _first_beams(num_sentences: int, beam_size: int, like: Tensor) -> Beams:
-    """One beam per sentence has the empty prefix; the others are unused."""
-    shape = (num_sentences, beam_size)
-    log_prob_BW = torch.full(
-        shape, -math.inf, dtype=torch.promote_types(like.dtype, torch.float32), device=like.device
-    )
-    log_prob_BW[:, 0] = 0.0
+def _fill_gaps(is_done: list[bool]) -> list[int]:
+    """Rows that go on; the last of them take the places of those that are done, to move few."""
+    rows = [row for row, done in enumerate(is_done) if not done]
+    num_kept = len(rows)
+    return [rows.pop() if is_done[place] else place for place in range(num_kept)]
+
+
+def _first_beams(shape: tuple[int, int], like: Tensor) -> Beams:
+    """Beams with the empty prefix. A search begins with one per sentence, a step makes more."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    log_prob_BW = torch.zeros(shape, dtype=dtype, device=like.device)
     token_BW = torch.full(shape, BOS, device=like.device)
     prefix_BWT = token_BW.new_empty((*shape, 0))
-    return Beams(prefix_BWT, log_prob_BW, token_BW, torch.zeros_like(token_BW))
+    parent_BW = torch.arange(shape[1], device=like.device).expand(shape)
+    return Beams(prefix_BWT, log_prob_BW, token_BW, parent_BW)
 
 
-def _expand(logits_BWV: Tensor, log_prob_BW: Tensor) -> Candidates:
-    """Return the 2·W likeliest continuations: at least W of them do not end, as W at most do."""
-    beam_size, vocab_size = logits_BWV.shape[1:]
-    log_probs_BWV = logits_BWV.log_softmax(dim=-1, dtype=log_prob_BW.dtype)
-    log_probs_BWV[..., [PAD, BOS]] = -math.inf
-    total_BWV = log_probs_BWV.add_(log_prob_BW[..., None])
-    log_prob_BC, index_BC = total_BWV.flatten(1).topk(2 * beam_size)
-    return Candidates(log_prob_BC, index_BC // vocab_size, index_BC % vocab_size)
-
-
-def _continue(beams: Beams, candidates: Candidates) -> Beams:
-    """Take the best W candidates that do not end."""
-    beam_size = beams.token_BW.shape[1]
+def _continue(beams: Beams, candidates: Candidates, beam_size: int) -> Beams:
+    """Take the best W candidates that do not end; where there are fewer, beams stay unused."""
     order_BC = (candidates.token_BC == EOS).to(torch.uint8).argsort(dim=1, stable=True)
     order_BW = order_BC[:, :beam_size]
     log_prob_BW, parent_BW, token_BW = (part.gather(1, order_BW) for part in candidates)
+    log_prob_BW = log_prob_BW.masked_fill(token_BW == EOS, -math.inf)
     length = beams.prefix_BWT.shape[2]
     taken_BWT = beams.prefix_BWT.gather(1, parent_BW[..., None].expand(-1, -1, length))
     prefix_BWT = torch.cat([taken_BWT, token_BW[..., None]], dim=2)

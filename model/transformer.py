@@ -11,22 +11,13 @@ depends on them: drop them, as the loss does.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, linear, relu, scaled_dot_product_attention
 
 from model.config import PAD, ModelConfig
-
-
-class Memory(NamedTuple):
-    """The encoded source sentences."""
-
-    hidden_BSD: Tensor
-    attend_BS: Tensor
-    """True at tokens, False at padding; always True at position 0, so that a softmax has a key."""
+from model.memory import DecodingState, KeysValues, LayerCache, Memory
 
 
 class Transformer(nn.Module):
@@ -74,17 +65,18 @@ class Transformer(nn.Module):
         """Return unnormalised log-probabilities (…, V) of hidden states (…, D)."""
         return linear(hidden_D, self.embedding.weight)
 
-    def start(self, memory: Memory, beam_size: int) -> "DecodingState":
-        """Begin to decode token by token, with W = `beam_size` beams per sentence."""
-        caches = [LayerCache() for _ in self.decoder]
-        attend_BWP = memory.attend_BS.new_zeros(len(memory.attend_BS), beam_size, 0)
-        return DecodingState(memory, attend_BWP, caches)
+    def start(self, memory: Memory) -> DecodingState:
+        """Begin to decode token by token. The state takes `memory` over, and changes it."""
+        attend_BWP = memory.attend_BS.new_zeros(len(memory.attend_BS), 1, 0)
+        return DecodingState(memory.detach(), attend_BWP, [LayerCache() for _ in self.decoder])
 
-    def step(self, token_BW: Tensor, parent_BW: Tensor, state: "DecodingState") -> Tensor:
+    @torch.no_grad()
+    def step(self, token_BW: Tensor, parent_BW: Tensor, state: DecodingState) -> Tensor:
         """Read one more token per beam and return hidden_BWD, which predicts the next one.
 
-        Beam w goes on from the prefix that beam parent_BW[:, w] had after the last step (of no
-        meaning in the first). Changes `state`.
+        Beam w goes on from the prefix that beam parent_BW[:, w] had after the last step; so there
+        may be more beams than before, or fewer. Before the first step there is one, without a
+        token: all parents are 0. Changes `state`.
         """
         x_BWD = self._embed(token_BW[..., None], self.tgt_positions, start=state.length)[:, :, 0]
         state.branch(parent_BW)
@@ -95,69 +87,6 @@ class Transformer(nn.Module):
     def _embed(self, ids: Tensor, positions: nn.Module, start: int) -> Tensor:
         scaled = self.embedding(ids) * math.sqrt(self.config.dim)
         return self.dropout(scaled + positions(start, ids.shape[-1]))
-
-
-class KeysValues(NamedTuple):
-    """Projected keys (B, H, K, E) and values (B, H, K, E'), split into heads."""
-
-    keys: Tensor
-    values: Tensor
-
-
-@dataclass
-class LayerCache:
-    """What one decoder layer need not compute again."""
-
-    past: KeysValues | None = None
-    """Of the P tokens read so far, those of all beams of a sentence side by side."""
-    source: KeysValues | None = None
-    """Of the S source positions, once per sentence: beams share them."""
-
-    def extend(self, new: KeysValues) -> KeysValues:
-        """Append to the past and return all of it."""
-        if self.past is not None:
-            new = KeysValues(*(torch.cat(pair, dim=2) for pair in zip(self.past, new, strict=True)))
-        self.past = new
-        return new
-
-    def keep(self, rows_B: Tensor) -> None:
-        """Drop all other sentences."""
-        if self.past is not None:
-            self.past = KeysValues(*(part[rows_B] for part in self.past))
-        if self.source is not None:
-            self.source = KeysValues(*(part[rows_B] for part in self.source))
-
-
-@dataclass
-class DecodingState:
-    """Sentences being decoded, W beams each.
-
-    The beams of a sentence are W query positions over shared keys: those of its source, and those
-    of the tokens that any of its beams has read. A mask tells which of these tokens are a beam's
-    own, so that choosing other beams moves a few booleans and no keys or values.
-    """
-
-    memory: Memory
-    attend_BWP: Tensor
-    """True at the tokens of a beam's own prefix."""
-    caches: list[LayerCache] = field(default_factory=list)
-    length: int = 0
-    """Tokens read per beam."""
-
-    def branch(self, parent_BW: Tensor) -> None:
-        """Let each beam take over its parent's prefix, and append the place of its next token."""
-        sentences, beam_size, past = self.attend_BWP.shape
-        own_WW = torch.eye(beam_size, dtype=torch.bool, device=parent_BW.device)
-        inherited = self.attend_BWP.gather(1, parent_BW[..., None].expand(-1, -1, past))
-        self.attend_BWP = torch.cat([inherited, own_WW.expand(sentences, -1, -1)], dim=2)
-        self.length += 1
-
-    def keep(self, rows_B: Tensor) -> None:
-        """Drop all other sentences: rows_B are the indices of those that stay."""
-        self.memory = Memory(*(part[rows_B] for part in self.memory))
-        self.attend_BWP = self.attend_BWP[rows_B]
-        for cache in self.caches:
-            cache.keep(rows_B)
 
 
 class EncoderLayer(nn.Module):
@@ -260,6 +189,13 @@ class CrossAttention(nn.Module):
         attend_BHQS = memory.attend_BS[:, None, None, :]
         share = self.dropout if self.training else 0.0
         return self.output(join_heads(attention(queries, keys, values, attend_BHQS, share)))
+
+    def weights(self, x_BQD: Tensor, memory: Memory) -> Tensor:
+        """Return the weights (B, H, Q, S) with which `forward` looks at the source."""
+        queries = split_heads(self.query(x_BQD), self.num_heads)
+        keys, values = self._project(memory, None)
+        attend_BHQS = memory.attend_BS[:, None, None, :]
+        return written_out_attention(queries, keys, values, attend_BHQS)[1]
 
     def _project(self, memory: Memory, cache: LayerCache | None) -> KeysValues:
         if cache is not None and cache.source is not None:

@@ -396,7 +396,7 @@ def test_dropout_passes_gradients_where_it_kept():
 
 def step_through(model: Transformer, src_BS: Tensor, tgt_in_BT: Tensor) -> Tensor:
     """Read a prefix per sentence token by token, in beam 1 of 3."""
-    state = model.start(model.encode(src_BS), beam_size=3)
+    state = model.start(model.encode(src_BS))
     parent_BW = torch.tensor([[0, 1, 2]]).expand(len(src_BS), -1)
     steps = []
     for place in range(tgt_in_BT.shape[1]):
@@ -417,7 +417,7 @@ def test_steps_equal_whole_prefixes(options: dict[str, Any]):
 def test_beams_take_over_their_parents_prefixes():
     model = tiny()
     src_BS = ids(2, 5)
-    state = model.start(model.encode(src_BS), beam_size=2)
+    state = model.start(model.encode(src_BS))
     prefix_BWT = torch.full((2, 2, 1), BOS)
     model.step(prefix_BWT[..., -1], torch.zeros(2, 2, dtype=torch.long), state)
     for place, parents in enumerate([[[0, 0], [1, 0]], [[1, 1], [1, 0]], [[0, 1], [0, 0]]]):
@@ -434,7 +434,7 @@ def test_sentences_that_leave_change_nothing_for_the_others():
     src_BS, token_BW = ids(3, 5), ids(3, 2, seed=3)
     parent_BW = torch.tensor([[0, 1]] * 3)
     kept = torch.tensor([0, 2])
-    state, smaller = (model.start(model.encode(src_BS), beam_size=2) for _ in range(2))
+    state, smaller = (model.start(model.encode(src_BS)) for _ in range(2))
     model.step(token_BW, parent_BW, state)
     model.step(token_BW, parent_BW, smaller)
     smaller.keep(kept)
@@ -445,7 +445,7 @@ def test_sentences_that_leave_change_nothing_for_the_others():
 
 def test_beams_share_the_source():
     model = tiny()
-    state = model.start(model.encode(ids(2, 5)), beam_size=7)
+    state = model.start(model.encode(ids(2, 5)))
     model.step(ids(2, 7), torch.zeros(2, 7, dtype=torch.long), state)
     for cache in state.caches:
         assert cache.source is not None

@@ -54,6 +54,7 @@ def _run(arguments: argparse.Namespace) -> None:
         planned = run.plan()
         if is_done(planned, run.selection):  # answer at once: no engine is started
             results = cached_results(planned)
+            run.settle(results)
             for result in results:
                 display.say(line(result))
             found = document(run, results)

@@ -21,7 +21,7 @@ from pipeline.errors import ConfigError, CorpusError
 from pipeline.formats import read_source
 from pipeline.lines import checked, read_lines
 from pipeline.recipe import validate
-from pipeline.rules import num_words
+from pipeline.rules_length import num_words
 from pipeline.text import normalise_column
 
 MIN_PAIRS = 10

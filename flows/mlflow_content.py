@@ -133,8 +133,9 @@ def reason(error: BaseException) -> str:
 
 
 def masked(text: str) -> str:
-    """Without the user and password of an address."""
-    return re.sub(r"://[^/@\s]*@", "://***@", text)
+    """Without the user and password of an address, and without its query, which may be a key."""
+    text = re.sub(r"://[^/@\s]*@", "://***@", text)
+    return re.sub(r"(://[^\s?#]*)\?[^\s#'\"]+", r"\1?***", text)
 
 
 def is_news(point: Point, known: Mapping[str, float]) -> bool:

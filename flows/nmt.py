@@ -7,6 +7,7 @@ Prefect orchestrates; what is cached is decided by `Root.produce`. The same flow
 import logging
 import os
 import signal
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, Literal, NoReturn, cast
 
@@ -27,6 +28,7 @@ from flows.tracking import Tracker
 from pipeline.artifact import Json
 from pipeline.dag import Node
 from pipeline.errors import InputError, TradukoError
+from pipeline.job import Progress
 from pipeline.ray_compute import RayCompute
 
 StageName = Literal[
@@ -170,3 +172,11 @@ class _Display:
         """`done` of `total` units are finished."""
         if self._terminal:
             self._terminal.progress(done, total, unit, note)
+
+    def beside(self, name: str) -> AbstractContextManager[Progress]:
+        """A bar of its own, for work that goes on beside other work, in any thread."""
+        return self._terminal.beside(name) if self._terminal else nullcontext(_show_nothing)
+
+
+def _show_nothing(done: float, total: float | None, unit: str, note: str = "") -> None:
+    """Where there is no terminal."""

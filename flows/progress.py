@@ -1,19 +1,46 @@
-"""What a run shows while it goes: facts as lines, progress as a bar on a terminal."""
+"""What a run shows while it goes: facts as lines, progress as bars on a terminal."""
 
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-REFRESH_S = 0.2
+from pipeline import job
+
+
+class Display(Protocol):
+    """Shows a person how a run goes."""
+
+    def say(self, line: str) -> None:
+        """One line that stays."""
+        ...
+
+    def begin(self, name: str) -> None:
+        """A stage begins."""
+        ...
+
+    def end(self) -> None:
+        """The stage is over."""
+        ...
+
+    def progress(self, done: float, total: float | None, unit: str, note: str = "") -> None:
+        """`done` of `total` units are finished."""
+        ...
+
+    def beside(self, name: str) -> AbstractContextManager[job.Progress]:
+        """A bar of its own, for work that goes on beside other work, in any thread."""
+        ...
 
 
 class Terminal:
-    """Lines on standard error; a moving bar only where that is a terminal."""
+    """Lines on standard error; moving bars only where that is a terminal."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._bar = Progress(
+        self._bars = Progress(
             TextColumn("  {task.description:<12}"),
             BarColumn(bar_width=24),
             TextColumn("{task.fields[amount]}"),
@@ -23,16 +50,14 @@ class Terminal:
             transient=True,
             disable=not self._console.is_terminal,
         )
-        self._task: TaskID | None = None
-        self._started = 0.0
-        self._first: float = 0.0
+        self._stage: _Bar | None = None
 
     def __enter__(self) -> "Terminal":
-        self._bar.start()
+        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._bars.stop()
 
     def say(self, line: str) -> None:
         """One line that stays."""
@@ -41,18 +66,39 @@ class Terminal:
     def begin(self, name: str) -> None:
         """A stage begins: its bar replaces the last one."""
         self.end()
-        self._task = self._bar.add_task(name, total=None, amount="", note="")
-        self._started, self._first = 0.0, 0.0
+        self._stage = _Bar(self._bars, name)
 
     def end(self) -> None:
         """The stage is over: its bar goes."""
-        if self._task is not None:
-            self._bar.remove_task(self._task)
-        self._task = None
+        if self._stage:
+            self._stage.remove()
+        self._stage = None
 
     def progress(self, done: float, total: float | None, unit: str, note: str = "") -> None:
         """`done` of `total` units; the rate is over the time since the first call."""
-        if self._task is None or self._bar.disable:
+        if self._stage:
+            self._stage.show(done, total, unit, note)
+
+    @contextmanager
+    def beside(self, name: str) -> Iterator[job.Progress]:
+        """A bar of its own, for work that goes on beside other work, in any thread."""
+        bar = _Bar(self._bars, name)
+        try:
+            yield bar.show
+        finally:
+            bar.remove()
+
+
+class _Bar:
+    """One of the bars on a terminal."""
+
+    def __init__(self, bars: Progress, name: str) -> None:
+        self._bars = bars
+        self._task = bars.add_task(name, total=None, amount="", note="")
+        self._started, self._first = 0.0, 0.0
+
+    def show(self, done: float, total: float | None, unit: str, note: str = "") -> None:
+        if self._bars.disable:
             return
         now = time.perf_counter()
         if not self._started:
@@ -60,7 +106,10 @@ class Terminal:
         rate = (done - self._first) / max(now - self._started, 1e-6)
         of_total = f"/{_short(total)}" if total else ""
         amount = f"{_short(done)}{of_total} {unit}, {_short(rate)}/s"
-        self._bar.update(self._task, completed=done, total=total, amount=amount, note=note)
+        self._bars.update(self._task, completed=done, total=total, amount=amount, note=note)
+
+    def remove(self) -> None:
+        self._bars.remove_task(self._task)
 
 
 def _short(number: float) -> str:

@@ -10,14 +10,29 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from flows.downloads import fetch_all
+from flows.progress import Display
+from pipeline.address import recorded
 from pipeline.artifact import MANIFEST, Artifact, Identity, Json, Root, check_writable, write_json
 from pipeline.compute import Compute
-from pipeline.config import RunConfig
-from pipeline.dag import Node, Planned, Selection, nodes, plan, plan_node, read_record, record
+from pipeline.config import FileSource, RunConfig
+from pipeline.dag import (
+    PINNED_OTHERWISE,
+    Node,
+    Planned,
+    Selection,
+    nodes,
+    plan,
+    plan_node,
+    read_record,
+    record,
+)
 from pipeline.errors import InputError
+from pipeline.fetched import Files
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
-from pipeline.recipe import read_recipe
+from pipeline.lock import LOCK_FILE, Lock, Pin
+from pipeline.recipe import SHIPPED, find_recipe, read_recipe
 
 
 @dataclass(frozen=True)
@@ -35,26 +50,6 @@ class Result:
     def stats(self) -> Json:
         """What the stage counted."""
         return self.artifact.stats
-
-
-class Display(Protocol):
-    """Shows a person how a run goes."""
-
-    def say(self, line: str) -> None:
-        """One line that stays."""
-        ...
-
-    def begin(self, name: str) -> None:
-        """A stage begins."""
-        ...
-
-    def end(self) -> None:
-        """The stage is over."""
-        ...
-
-    def progress(self, done: float, total: float | None, unit: str, note: str = "") -> None:
-        """`done` of `total` units are finished."""
-        ...
 
 
 class Watcher(Protocol):
@@ -109,6 +104,8 @@ class Run:
     config: RunConfig
     root: Root
     selection: Selection
+    lock: Lock
+    """What addresses gave when they were used for the first time."""
 
     def plan(self) -> list[Planned]:
         """What executing it would do, and why."""
@@ -122,21 +119,53 @@ class Run:
         """
         check_writable(self.root.folder)
         last = read_record(self._record_path)
+        graph = self.nodes()
+        fetch_all(self._files, self._to_fetch(graph), workplace.display)
         done: dict[str, Result] = {}
-        for node in self.nodes():
-            planned = plan_node(node, self.root, _inputs(node, done), self.selection, last)
-            result = workplace.take(node, partial(self._step, node, done, workplace))
-            result = dataclasses.replace(result, reason="" if result.cached else planned.reason)
-            done[node.name] = result
-            self._remember(result, done)
-            workplace.watcher.finished(result)
-            workplace.display.say(line(result))
+        downloads = [node for node in graph if _is_download(node)]
+        for node in downloads:
+            self._take(node, done, last, workplace)
+        self.settle(done.values())
+        for node in graph[len(downloads) :]:
+            self._take(node, done, last, workplace)
         return list(done.values())
+
+    def settle(self, results: Iterable[Result]) -> None:
+        """Once all downloads are there: pin what their addresses gave, remove what was fetched."""
+        pins, files = {}, []
+        for result in results:
+            for place, file in _files_of(result.node).items():
+                files.append(file)
+                if file.url and not file.sha256:
+                    found = result.stats[place]
+                    pins[recorded(file.url)] = Pin(found["sha256"], found["bytes"])
+        self.lock.add(pins)
+        self._files.clear(files)
 
     def nodes(self) -> list[Node]:
         """The selected part of the recipe's graph, in order."""
         digests = FileDigests(self.root.folder / "work" / "file-digests.json")
-        return self.selection.of_graph(nodes(self.config, digests))
+        return self.selection.of_graph(nodes(self.config, digests, self.lock.pins()))
+
+    def _to_fetch(self, graph: Iterable[Node]) -> list[FileSource]:
+        """The files of the downloads that will be built."""
+        return [
+            file
+            for node in graph
+            if self._is_chosen(node)
+            for file in _files_of(node).values()
+            if plan_node(node, self.root, {}, self.selection, {}).status != "cached"
+        ]
+
+    def _take(self, node: Node, done: dict[str, Result], last: Json, workplace: Workplace) -> None:
+        """Find or build one node's artifact, and tell everybody."""
+        planned = plan_node(node, self.root, _inputs(node, done), self.selection, last)
+        result = workplace.take(node, partial(self._step, node, done, workplace))
+        result = dataclasses.replace(result, reason="" if result.cached else planned.reason)
+        done[node.name] = result
+        self._remember(result, done)
+        workplace.watcher.finished(result)
+        workplace.display.say(line(result))
 
     def _step(
         self, node: Node, done: dict[str, Result], workplace: Workplace, *, deep: bool = False
@@ -155,7 +184,7 @@ class Run:
                 node.identity(_inputs(node, done)),
                 lambda out, work: self._build(node, done, workplace, out, work),
                 work_key=node.work_key(_inputs(node, done)),
-                force=self._is_chosen(node) and self.selection.force and not deep,
+                force=self._is_chosen(node) and not deep and self._is_outdated(node),
                 deep=deep,
             )
         finally:
@@ -174,7 +203,7 @@ class Run:
             work=work,
             compute=workplace.compute,
             settings=self.config.compute,
-            mirrors=self.config.download.mirrors,
+            files=self._files,
             progress=display.progress,
             say=display.say,
         )
@@ -184,8 +213,20 @@ class Run:
     def _is_chosen(self, node: Node) -> bool:
         return node.stage.name in self.selection.stages
 
+    def _is_outdated(self, node: Node) -> bool:
+        """Whether what may be there must be built again."""
+        if self.selection.force or not node.pins:
+            return self.selection.force
+        planned = plan_node(node, self.root, {}, self.selection, {})
+        return planned.reason == PINNED_OTHERWISE
+
     def _is_there(self, node: Node, done: Mapping[str, Result]) -> bool:
         return (self.root.place(node.identity(_inputs(node, done))) / MANIFEST).exists()
+
+    @property
+    def _files(self) -> Files:
+        folder = self.root.folder / "work" / "fetched"
+        return Files(folder, self.config.download.mirrors, self.lock, self.root.say)
 
     @property
     def _record_path(self) -> Path:
@@ -222,7 +263,14 @@ def make_run(  # noqa: PLR0913 - the options of every command that takes a recip
     config = read_recipe(recipe, overrides)
     named = root or environment.get("TRADUKO_ROOT") or config.root or "artifacts"
     folder = Path(named).expanduser().resolve()
-    return Run(config, Root(folder, say), Selection.of(only, start, force=force))
+    lock = Lock(_lock_folder(recipe, folder) / LOCK_FILE, say)
+    return Run(config, Root(folder, say), Selection.of(only, start, force=force), lock)
+
+
+def _lock_folder(recipe: str, root: Path) -> Path:
+    """Beside a recipe of the user's own; in the root for one that comes with Traduko."""
+    folder = find_recipe(recipe).resolve().parent
+    return root if folder == SHIPPED.resolve() else folder
 
 
 def is_done(planned: Iterable[Planned], selection: Selection) -> bool:
@@ -289,6 +337,15 @@ def line(result: Result) -> str:
     how = "cached" if result.cached else f"built in {result.took_s:.1f} s"
     why = f"  ({result.reason})" if result.reason not in {"", "never built"} else ""
     return f"{result.node.name:<26} {how:<18} {summary(result.stats)}{why}".rstrip()
+
+
+def _is_download(node: Node) -> bool:
+    return node.stage.name == "download"
+
+
+def _files_of(node: Node) -> dict[str, FileSource]:
+    """By place, what a download is made of."""
+    return node.source.files if _is_download(node) and node.source else {}
 
 
 def _inputs(node: Node, done: Mapping[str, Result]) -> dict[str, Artifact]:

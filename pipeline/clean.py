@@ -1,69 +1,105 @@
-"""Stage 2: a source's pairs, normalised; each kept, or rejected by a named rule.
+"""Stage 2: a source's pairs, normalised and rewritten; each kept, or rejected by a named rule.
 
 Out: `part-*.parquet` of kept rows, `rejected/part-*.parquet` with the rule that rejected each.
 """
 
 import contextlib
+import dataclasses
 from collections import Counter
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.artifact import Artifact, Json
 from pipeline.config import CleanConfig
 from pipeline.faults import Faults
 from pipeline.formats import read_corpus, stored_layout
 from pipeline.job import Job
-from pipeline.rules import RuleParameters, apply
+from pipeline.language_id import is_known
+from pipeline.patterns import PUNCTUATION, replace_all
+from pipeline.rules import apply
+from pipeline.rules_parameters import RuleParameters
 from pipeline.tables import PAIRS, REJECTED, ParquetShards
 from pipeline.text import normalise_column
 
 
-def clean(config: CleanConfig, source: str, download: Artifact, job: Job) -> Json:
-    """Normalise and judge each pair by itself, in file order and bounded memory.
+def clean(
+    config: CleanConfig, languages: tuple[str, str], source: str, download: Artifact, job: Job
+) -> Json:
+    """Rewrite and judge each pair by itself, in file order and bounded memory.
 
     Args:
         config: The recipe's section.
+        languages: Of the source and the target side, as the recipe writes them.
         source: The source's name, for the `source` column.
         download: The raw files.
         job: The workplace.
     """
-    parameters = RuleParameters(
-        min_words=config.min_words,
-        max_words=config.max_words,
-        max_chars=config.max_chars,
-        max_word_ratio=config.max_word_ratio,
-        max_char_ratio=config.max_char_ratio,
-        min_copy_similarity=config.min_copy_similarity,
-        off=frozenset(config.rules_off),
-    )
+    parameters = _parameters(config, languages)
+    _say_what_is_not_checked(parameters, job)
     rejected_by: Counter[str] = Counter()
     total = download.stats["rows"]
-    rows_in = 0
+    rows_in = rows_changed = 0
     faults = Faults(stored_layout(download.folder).on_bad_rows)
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(ParquetShards(job.out, PAIRS))
         rejected = stack.enter_context(ParquetShards(job.out / "rejected", REJECTED))
         for raw in read_corpus(download.folder, faults=faults):
-            applied = apply(_pairs(raw, source, config.normalise), parameters)
+            pairs = _pairs(raw, source, config)
+            applied = apply(pairs, parameters)
             kept.write(applied.kept)
             rejected.write(applied.rejected)
             rejected_by.update(applied.rejected["rule"].to_pylist())
             rows_in += raw.num_rows
+            rows_changed += _num_changed(raw, pairs)
             job.progress(rows_in, total, "rows")
     assert faults.rejected.total() == download.stats.get("rows_rejected", 0), "rows are lost"
     assert rows_in == total == kept.num_rows + rejected.num_rows, "rows are lost"
     return {
         "rows_in": rows_in,
+        "rows_changed": rows_changed,
         "rows_kept": kept.num_rows,
         "rejected": dict(sorted(rejected_by.items())),
     }
 
 
-def _pairs(raw: pa.RecordBatch, source: str, normalised: bool) -> pa.RecordBatch:
+def _parameters(config: CleanConfig, languages: tuple[str, str]) -> RuleParameters:
+    names = {field.name for field in dataclasses.fields(RuleParameters)}
+    bounds = {name: getattr(config, name) for name in names & CleanConfig.model_fields.keys()}
+    bounds |= {"drop": tuple(config.drop), "off": frozenset(config.rules_off)}
+    return RuleParameters(src_language=languages[0], tgt_language=languages[1], **bounds)
+
+
+def _say_what_is_not_checked(parameters: RuleParameters, job: Job) -> None:
+    if "language" in parameters.off:
+        return
+    for _, language in parameters.languages:
+        if not is_known(language):
+            job.say(
+                f"The model of languages does not know `{language}`: whether sentences are in it is "
+                "not checked."
+            )
+
+
+def _pairs(raw: pa.RecordBatch, source: str, config: CleanConfig) -> pa.RecordBatch:
     """Raw lines as rows of `PAIRS`."""
-    src, tgt = raw["src"], raw["tgt"]
-    if normalised:
-        src, tgt = normalise_column(src), normalise_column(tgt)
+    src, tgt = (_rewritten(raw[side], config) for side in ("src", "tgt"))
     indices = pa.array([0] * raw.num_rows, pa.int32())
     names = pa.DictionaryArray.from_arrays(indices, pa.array([source], pa.string()))
     return pa.RecordBatch.from_arrays([src, tgt, names, raw["line"]], schema=PAIRS)
+
+
+def _rewritten(texts: pa.StringArray, config: CleanConfig) -> pa.StringArray:
+    if config.normalise:
+        texts = normalise_column(texts)
+    replacements = [*(PUNCTUATION if config.punctuation else ()), *config.replace]
+    if not replacements:
+        return texts
+    texts = replace_all(texts, replacements)
+    return normalise_column(texts, entities=False) if config.normalise else texts
+
+
+def _num_changed(raw: pa.RecordBatch, pairs: pa.RecordBatch) -> int:
+    """Rows of which a side is not what it was in the file."""
+    src, tgt = (pc.not_equal(raw[side], pairs[side]) for side in ("src", "tgt"))
+    return int(pc.sum(pc.or_(src, tgt)).as_py() or 0)

@@ -6,7 +6,7 @@ is done, never what comes out, and stays out of fingerprints; so does the whole 
 
 from collections import Counter
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
@@ -15,6 +15,7 @@ from model.config import ModelConfig, TrainConfig
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Md5 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
 AtLeastOne = Annotated[int, Field(ge=1)]
 Index = Annotated[int, Field(ge=0)]
@@ -59,7 +60,16 @@ class FileSource(Section):
     url: str | None = None
     """An address: http, https or file."""
     sha256: Sha256 | None = None
-    """What the file's bytes must hash to. Without it, the first download is trusted."""
+    """What the file's bytes must hash to. Without it, what an address gives at first is trusted, and
+    pinned in `traduko.lock`."""
+    md5: Annotated[Md5 | None, Unkeyed] = None
+    """Another digest that it must have, for files published with that alone."""
+    bytes: Annotated[Index | None, Unkeyed] = None
+    """How large it must be, checked before it is downloaded."""
+    member: Annotated[str | None, Field(min_length=1)] = None
+    """If it is an archive (tar, plain or packed, or zip), the file in it: a path in which `*`, `?` and
+    `[…]` match within one part. `outer.tgz!train.en` is a file in an archive in the archive. Digests
+    and size are those of the archive."""
 
     @model_validator(mode="before")
     @classmethod
@@ -77,10 +87,26 @@ class FileSource(Section):
             raise ValueError("`url` must hold no user name or password: they would be recorded")
         return self
 
+    @field_validator("member")
+    @classmethod
+    def _member_is_a_path(cls, member: str | None) -> str | None:
+        for path in member.split("!") if member else ():
+            if not path or path[0] == "/" or path[-1] == "/" or ".." in path.split("/"):
+                raise ValueError(
+                    "`member` must be a file's path in an archive, as `training/europarl.en` or "
+                    f"`outer.tgz!train.en`, but is `{member}`"
+                )
+        return member
+
     @property
     def address(self) -> str:
         """Where the bytes are."""
         return self.url or self.path or ""
+
+    @property
+    def file_path(self) -> str:
+        """The path whose ending tells what the text is in: of the member, or else of the address."""
+        return self.member.rpartition("!")[2] if self.member else self.address.partition("?")[0]
 
 
 class Layout(Section):
@@ -168,6 +194,8 @@ class Source(Section):
     """How many pairs it must hold; none = not checked."""
     licence: Annotated[str | None, Unkeyed] = None
     """The corpus's licence, for people to read."""
+    citation: Annotated[str | None, Unkeyed] = None
+    """What to cite when the corpus is used, for people to read."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Source":
@@ -202,6 +230,23 @@ class Source(Section):
             format=kind, columns=columns, header=self.header, on_bad_rows=self.on_bad_rows
         )
 
+    @model_validator(mode="after")
+    def _one_archive(self) -> "Source":
+        if self.src and self.tgt and self.src.address == self.tgt.address:
+            src, tgt = (file.model_copy(update={"member": None}) for file in (self.src, self.tgt))
+            if src != tgt:
+                raise ValueError(
+                    "`src` and `tgt` name one file, and must say the same of it (`sha256`, `md5`, "
+                    "`bytes`)"
+                )
+        return self
+
+    @property
+    def files(self) -> dict[str, FileSource]:
+        """Its files by place: `src` and `tgt`, or `pairs`; none of a built-in corpus."""
+        places = {"src": self.src, "tgt": self.tgt, "pairs": self.pairs}
+        return {place: file for place, file in places.items() if file}
+
     def of_languages(self, src: str, tgt: str) -> "Source":
         """The same source in a recipe of these languages: they choose the sides of a TMX file."""
         if self.layout and self.layout.format == "tmx" and not self.columns:
@@ -210,11 +255,11 @@ class Source(Section):
 
     def _told_by_names(self) -> Format:
         if self.pairs:
-            return _format_of(self.pairs.address)
+            return _format_of(self.pairs.file_path)
         assert self.src
         assert self.tgt
         kinds = {
-            FORMATS_OF_SIDES.get(ending(file.address), "text") for file in (self.src, self.tgt)
+            FORMATS_OF_SIDES.get(ending(file.file_path), "text") for file in (self.src, self.tgt)
         }
         if len(kinds) > 1:
             raise ValueError("`format` must be given, for the endings of `src` and `tgt` tell two")
@@ -224,23 +269,23 @@ class Source(Section):
 _FORMATS_OF_TWO_FILES = ("text", "ted", "sgm")
 
 
-def ending(address: str) -> str:
+def ending(file_path: str) -> str:
     """What the end of a file's name tells about what is inside, in lower case: `.tsv`."""
-    path = PurePosixPath(address.partition("?")[0])
+    path = PurePosixPath(file_path)
     while path.suffix.lower() in PACKED_ENDINGS:
         path = path.with_suffix("")
     return path.suffix.lower()
 
 
-def _format_of(address: str) -> Format:
+def _format_of(file_path: str) -> Format:
     """The format of a file of both sides, told by its ending.
 
     Raises:
         ValueError: If it tells none.
     """
-    kind = FORMATS.get(ending(address))
+    kind = FORMATS.get(ending(file_path))
     if kind is None:
-        name = PurePosixPath(address.partition("?")[0]).name
+        name = PurePosixPath(file_path).name
         raise ValueError(
             f"`format` must be given, for the name of {name} tells none of {', '.join(FORMATS)}"
         )
@@ -268,11 +313,49 @@ class DownloadConfig(Section):
         return self
 
 
+Rule = Literal[
+    "length",
+    "ratio",
+    "long_word",
+    "letters",
+    "copied",
+    "numbers",
+    "urls",
+    "tags",
+    "mojibake",
+    "language",
+]
+
+CLEAN_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "fairseq-compat": {
+        "punctuation": True,
+        "max_word_ratio": 1.5,
+        "max_char_ratio": 1_000.0,  # not looked at there
+        "max_short_words": 0,
+        "rules_off": [rule for rule in get_args(Rule) if rule != "ratio"],
+    },
+    "none": {"normalise": False, "rules_off": list(get_args(Rule))},
+}
+"""What each preset of cleaning says, before the recipe's own fields."""
+
+
 class CleanConfig(Section):
     """Which pairs are kept, and how their text is normalised. Dev and test sets are never cleaned."""
 
+    preset: Annotated[Literal["default", "fairseq-compat", "none"], Unkeyed] = "default"
+    """Values of the fields that the recipe does not give: `default` as stated with each;
+    `fairseq-compat` for comparison with published results (plain punctuation, word ratio at most 1.5,
+    no other rule); `none` takes all pairs whose sides are not empty, as they are."""
     normalise: bool = True
     """NFC, control characters removed, HTML entities decoded, white space folded."""
+    punctuation: bool = False
+    """Quotation marks, dashes and ellipses made plain ASCII, as Moses does; training text only."""
+    replace: list[tuple[str, str]] = []
+    """Patterns (RE2) and what to put in the place of all they find, one after the other, on both
+    sides of training text, after normalisation; `\\1` is what the first group found."""
+    drop: list[str] = []
+    """Patterns (RE2): a pair is dropped if one finds anything on either side."""
     min_words: AtLeastOne = 1
     """Fewest words a side."""
     max_words: AtLeastOne = 150
@@ -280,13 +363,55 @@ class CleanConfig(Section):
     max_chars: AtLeastOne = 1023
     """Most characters a side."""
     max_word_ratio: Annotated[float, Field(ge=1.0)] = 2.0
-    """Most words of the longer side for each of the shorter; pairs of at most 4 words are spared."""
+    """Most words of the longer side for each of the shorter."""
     max_char_ratio: Annotated[float, Field(ge=1.0)] = 3.0
-    """Most characters of the longer side for each of the shorter; short pairs are spared likewise."""
+    """Most characters of the longer side for each of the shorter."""
+    max_short_words: Annotated[int, Field(ge=0)] = 4
+    """Pairs with no more words on either side may have any ratio."""
+    max_word_chars: Annotated[int, Field(ge=1, le=999)] = 60
+    """Most characters of a word."""
+    min_letter_words: Fraction = 0.4
+    """Least share of words with a letter, a side."""
+    min_letter_chars: Fraction = 0.5
+    """Least share of letters among the characters of a side of more than 4 words."""
     min_copy_similarity: Fraction = 0.9
     """From this similarity of the two sides on, a pair of at least 4 words is a copy and dropped."""
-    rules_off: list[Literal["length", "ratio", "copied"]] = []
+    min_number_overlap: Annotated[float, Field(ge=0.0)] = 1.0
+    """Least of (numbers that both sides have + 1) / (numbers that only one has + 1), where both have
+    any in digits."""
+    same_tags: bool = True
+    """Whether pairs with the same HTML tags on both sides are kept, or none with HTML tags."""
+    min_language_score: Fraction = 0.05
+    """Least probability, by the model of languages, that a side of at least 3 words is in its
+    language. Languages that it does not know are not checked."""
+    rules_off: list[Rule] = []
     """Rules not applied. Pairs with an empty side are always dropped."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, given: Any) -> Any:  # noqa: ANN401 - whatever the recipe holds
+        """Fill in what the preset says; an unknown one is told by its field."""
+        if not isinstance(given, dict) or not isinstance(given.get("preset"), str):
+            return given
+        return CLEAN_PRESETS.get(given["preset"], {}) | given
+
+    @field_validator("replace")
+    @classmethod
+    def _replacements_are_valid(cls, replace: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        for pattern, replacement in replace:
+            _check_pattern(pattern, replacement)
+        return replace
+
+    @field_validator("drop")
+    @classmethod
+    def _drops_are_valid(cls, drop: list[str]) -> list[str]:
+        for pattern in drop:
+            _check_pattern(pattern)
+            if not _needs_text(pattern):
+                raise ValueError(
+                    f"pattern `{pattern}` finds something in every text, and would drop all pairs"
+                )
+        return drop
 
 
 class HoldoutConfig(Section):
@@ -455,6 +580,20 @@ class RunConfig(Section):
                 f"`train.micro_batches_per_step` ({most}), but is {list(workers)}"
             )
         return self
+
+
+def _check_pattern(pattern: str, replacement: str = "") -> None:
+    from pipeline.patterns import fault_of  # noqa: PLC0415 - few recipes need what it loads
+
+    fault = fault_of(pattern, replacement)
+    if fault:
+        raise ValueError(f"pattern `{pattern}` is no pattern of RE2: {fault}")
+
+
+def _needs_text(pattern: str) -> bool:
+    from pipeline.patterns import needs_text  # noqa: PLC0415 - likewise
+
+    return needs_text(pattern)
 
 
 def keyed(config: BaseModel, *, defaults: bool = False) -> dict[str, Any]:

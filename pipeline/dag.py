@@ -11,17 +11,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
+from pipeline.address import recorded
 from pipeline.artifact import Artifact, Damaged, Identity, Input, Json, Root, digest_json
 from pipeline.config import FileSource, RunConfig, Source, keyed
 from pipeline.errors import CorpusError
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
+from pipeline.lock import LOCK_FILE, Pin
 
 BUNDLE_FILES = {
     "vocab": ("tokenizer.model", "tokenizer.json"),
     "train": ("config.json", "model.safetensors"),
 }
 """What a stage takes of the bundle that its `init_from` names."""
+
+PINNED_OTHERWISE = f"{LOCK_FILE} pins another file"
+"""Why a download that is there is made again."""
 
 Inputs = Mapping[str, Artifact]
 """Finished artifacts by the name of their node."""
@@ -57,6 +62,8 @@ class Node:
     inputs: tuple[str, ...] = ()
     source: Source | None = None
     """For download and clean, which make one artifact per source."""
+    pins: Mapping[str, str] = field(default_factory=dict)
+    """For download: by place of a file, the sha256 that `traduko.lock` pins for its address."""
 
     @property
     def name(self) -> str:
@@ -74,6 +81,10 @@ class Node:
             tools=self.stage.tools(),
             aside=self.stage.aside,
         )
+
+    def is_pinned_otherwise(self, artifact: Artifact) -> bool:
+        """Whether an artifact of this node was made of other files than those that are pinned."""
+        return any(artifact.stats[place]["sha256"] != sha256 for place, sha256 in self.pins.items())
 
     def work_key(self, inputs: Inputs) -> str | None:
         """Names resumable state that outlives the artifact."""
@@ -96,7 +107,8 @@ def _clean(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
     from pipeline.clean import clean
 
     assert node.source
-    return clean(run.clean, node.source.name, inputs[node.inputs[0]], job)
+    languages = (run.src, run.tgt)
+    return clean(run.clean, languages, node.source.name, inputs[node.inputs[0]], job)
 
 
 def _dedup(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
@@ -157,15 +169,19 @@ def _held_out(run: RunConfig, kind: Literal["dev", "test"], inputs: Inputs) -> d
     return {kind: Artifact(whole.folder / prefix, replace(whole.manifest, files=files))}
 
 
+def _unicode() -> dict[str, str]:
+    return {"unicodedata": unicodedata.unidata_version}
+
+
+def _clean_tools() -> dict[str, str]:
+    from pipeline.language_id import model_version
+
+    return {**_unicode(), "model of languages": model_version()}
+
+
 DOWNLOAD = Stage("download", 1, _download, aside=("rejected.jsonl",))
-CLEAN = Stage(
-    "clean",
-    1,
-    _clean,
-    aside=("rejected/*",),
-    tools=lambda: {"unicodedata": unicodedata.unidata_version},
-)
-DEDUP = Stage("dedup", 1, _dedup, aside=("rejected/*",), tools=CLEAN.tools)
+CLEAN = Stage("clean", 2, _clean, aside=("rejected/*",), tools=_clean_tools)
+DEDUP = Stage("dedup", 1, _dedup, aside=("rejected/*",), tools=_unicode)
 VOCAB = Stage(
     "vocab",
     1,
@@ -187,14 +203,21 @@ STAGES = (DOWNLOAD, CLEAN, DEDUP, VOCAB, TOKENIZE, TRAIN, AVERAGE, EVALUATE)
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
 
-def nodes(run: RunConfig, digests: FileDigests) -> list[Node]:
-    """The recipe's graph, inputs before what is made from them.
+def nodes(
+    run: RunConfig, digests: FileDigests, pins: Mapping[str, Pin] | None = None
+) -> list[Node]:
+    """The recipe's graph, downloads first, and all inputs before what is made from them.
+
+    Args:
+        run: The recipe.
+        digests: Tells what local files hold.
+        pins: What `traduko.lock` says of addresses.
 
     Raises:
         CorpusError: If a local file is missing or is no file.
     """
     train, dev, test = run.download.train, run.download.dev, run.download.test
-    downloads = [_download_node(source, digests) for source in (*train, *dev, *test)]
+    downloads = [_download_node(source, digests, pins or {}) for source in (*train, *dev, *test)]
     names = {node.source.name: node.name for node in downloads if node.source}
     cleans = [_clean_node(run, source, names[source.name]) for source in train]
     held_out = tuple(names[source.name] for source in (*dev, *test))
@@ -246,33 +269,40 @@ def _from_bundle(node: Node, digests: FileDigests) -> Node:
 
 def _clean_node(run: RunConfig, source: Source, download: str) -> Node:
     name = {"source": source.name}
-    node = _node(CLEAN, run, ("clean",), (download,))
+    node = _node(CLEAN, run, ("src", "tgt", "clean"), (download,))
     return Node(CLEAN, {**node.config, **name}, {**node.short_config, **name}, (download,), source)
 
 
-def _download_node(source: Source, digests: FileDigests) -> Node:
+def _download_node(source: Source, digests: FileDigests, pins: Mapping[str, Pin]) -> Node:
     """A local file enters by its content, an address by its sha256 where the recipe gives one."""
     if source.builtin:
         from pipeline.builtin.quickstart import VERSION
 
         config = {**source.builtin.model_dump(), "builtin_version": VERSION}
         return Node(DOWNLOAD, config, config, source=source)
-    files = {"src": source.src, "tgt": source.tgt, "pairs": source.pairs}
-    config = {place: _file_config(file, digests) for place, file in files.items() if file}
-    if source.src and source.tgt and source.src.address == source.tgt.address:
+    config = {place: _file_config(file, digests) for place, file in source.files.items()}
+    names = {place: file["url"] for place, file in config.items() if "url" in file}
+    pinned = {place: pins[name].sha256 for place, name in names.items() if name in pins}
+    if source.src and source.tgt and _place(source.src) == _place(source.tgt):
         raise CorpusError(
             f"Source `{source.name}` gives {source.src.address} for both sides; `src` and `tgt` "
             "must be two files."
         )
     short = {"layout": keyed(source.layout)} if source.layout else {}
     full = {"layout": keyed(source.layout, defaults=True)} if source.layout else {}
-    return Node(DOWNLOAD, config | full, config | short, source=source)
+    return Node(DOWNLOAD, config | full, config | short, source=source, pins=pinned)
 
 
 def _file_config(file: FileSource, digests: FileDigests) -> Json:
+    member = {"member": file.member} if file.member else {}
     if file.path:
-        return {"sha256": digests.of(Path(file.path))}
-    return {"sha256": file.sha256} if file.sha256 else {"url": file.url}
+        return {"sha256": digests.of(Path(file.path)), **member}
+    whole = {"sha256": file.sha256} if file.sha256 else {"url": recorded(file.address)}
+    return whole | member
+
+
+def _place(file: FileSource) -> tuple[str, str | None]:
+    return file.address, file.member
 
 
 def _pick(config: Json, fields: Iterable[str]) -> Json:
@@ -365,6 +395,8 @@ def plan_node(
         artifact = root.find(identity)
     except Damaged as damage:
         return Planned(node, "damaged", str(damage), fingerprint)
+    if artifact and node.is_pinned_otherwise(artifact):
+        return Planned(node, "run", PINNED_OTHERWISE, fingerprint)
     if artifact:
         return Planned(node, "cached", "", fingerprint, artifact)
     return Planned(node, "run", _why(node, identity, last.get(node.name)), fingerprint)

@@ -6,22 +6,27 @@ they stay in these files, are left out by whoever reads them, and stand in `reje
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from pipeline.address import file_name
+from pipeline.archives import extract_all, first_members, is_archive
 from pipeline.artifact import Json
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import BuiltinSource, FileSource, Source
 from pipeline.drift import Drift, told
 from pipeline.errors import CorpusError
 from pipeline.faults import Fault, Faults
-from pipeline.fetch import fetch
-from pipeline.formats import PAIRS_FILE, SIDES, read_corpus, write_layout
+from pipeline.fetch import Fetched
+from pipeline.formats import SIDES, read_corpus, write_layout
 from pipeline.job import Job
+from pipeline.partial import Progress
 
 REJECTED_FILE = "rejected.jsonl"
 """Of each row left out: source, file, line, byte, kind, what is wrong, and its first bytes."""
+
+_MAX_MEMBERS_TOLD = 12
 
 
 def download(source: Source, job: Job) -> Json:
@@ -37,7 +42,7 @@ def download(source: Source, job: Job) -> Json:
         stats = _make(source.builtin, job.out)
     else:
         stats = _fetch_all(source, job)
-        names = [fetched["address"] for fetched in stats.values()]
+        names = [_told_as(file) for file in stats.values()]
     rows = _read(source, names, job)
     num_rows = rows["rows"]
     if source.num_rows not in {None, num_rows}:
@@ -45,7 +50,8 @@ def download(source: Source, job: Job) -> Json:
             f"Source `{source.name}` must hold {source.num_rows} pairs (`num_rows`), "
             f"but holds {num_rows}."
         )
-    return {**stats, **rows}
+    about = {"licence": source.licence, "citation": source.citation}
+    return {**stats, **rows, **{name: text for name, text in about.items() if text}}
 
 
 def _read(source: Source, names: Sequence[str], job: Job) -> Json:
@@ -75,6 +81,11 @@ def _read(source: Source, names: Sequence[str], job: Job) -> Json:
         for sentence in told(shifts, *_sides(names)):
             job.say(f"Source `{source.name}`: {sentence}")
     return stats
+
+
+def _told_as(file: Json) -> str:
+    """What messages call a file."""
+    return f"{file['address']}!{file['member']}" if "member" in file else str(file["address"])
 
 
 def _sides(names: Sequence[str]) -> tuple[str, str]:
@@ -115,17 +126,51 @@ def _fetch_all(source: Source, job: Job) -> Json:
     """The two sides, or the one file of both, and how to read them."""
     if source.layout:
         write_layout(job.out, source.layout)
-    places = (PAIRS_FILE,) if source.pairs else SIDES
-    return {place: _fetch(getattr(source, place), job.out / place, job) for place in places}
+    stats: dict[str, Json] = {}
+    for place, file in source.files.items():
+        if file.member is None:
+            stats[place] = _fetch(file, job.out / place, job)
+        elif place not in stats:
+            stats |= _extract(file, source.files, job)
+    return {place: stats[place] for place in source.files}
 
 
 def _fetch(file: FileSource, target: Path, job: Job) -> Json:
-    name = Path(file.address.partition("?")[0]).name  # what follows may hold credentials
-    fetched = fetch(
-        file.address,
-        target,
-        file.sha256,
-        job.mirrors,
-        on_progress=lambda done, total: job.progress(done, total, "bytes", name),
-    )
+    fetched = job.files.place(file, target, _progress(file, job))
+    if is_archive(target, fetched.address):
+        names = first_members(target, _MAX_MEMBERS_TOLD, fetched.address)
+        raise CorpusError(
+            f"`{fetched.address}` is an archive: `member` must name the file in it. It holds "
+            f"{', '.join(f'`{name}`' for name in names) or 'no file'}."
+        )
+    return _stats(fetched)
+
+
+def _extract(archive: FileSource, files: Mapping[str, FileSource], job: Job) -> dict[str, Json]:
+    """All files of a source that are in one archive: what was fetched and taken, by place."""
+    members = {
+        place: file.member
+        for place, file in files.items()
+        if file.member and file.address == archive.address
+    }
+    with job.files.open(archive, _progress(archive, job)) as fetched:
+        found = extract_all(
+            fetched.path,
+            {member: job.out / place for place, member in members.items()},
+            fetched.address,
+            on_progress=_progress(archive, job),
+        )
+    return {
+        place: {**_stats(fetched), "member": found[member].member}
+        for place, member in members.items()
+    }
+
+
+def _progress(file: FileSource, job: Job) -> Progress:
+    name = file_name(file.address)
+    return lambda done, total: job.progress(done, total, "bytes", name)
+
+
+def _stats(fetched: Fetched) -> Json:
+    """Of the whole file, or archive."""
     return {"address": fetched.address, "bytes": fetched.size_bytes, "sha256": fetched.sha256}

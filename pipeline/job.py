@@ -1,12 +1,13 @@
 """What a stage is handed besides its config and inputs: nothing here changes a result."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from pipeline.compute import Compute
 from pipeline.config import ComputeConfig
+from pipeline.fetched import Files
 
 
 class Progress(Protocol):
@@ -27,7 +28,8 @@ class Job:
     """Resumable state: what an earlier, broken attempt left, and what this one may leave."""
     compute: Compute
     settings: ComputeConfig
-    mirrors: Mapping[str, str]
+    files: Files
+    """Where the files that sources name come from."""
     progress: Progress
     say: Callable[[str], None]
     """Told of what a person should know."""

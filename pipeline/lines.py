@@ -266,8 +266,10 @@ def _check_head(head: bytes, name: str, any_encoding: bool) -> None:
     if kind is None and not any_encoding and uneven > 4 + len(head) // 8:
         kind = "UTF-16 without a byte order mark"
     if kind is not None:
+        is_archive = kind.endswith("archive")
+        advice = "Name the file in it with `member`." if is_archive else "Convert it first."
         raise CorpusError(
-            f"`{name}` must be UTF-8 text, plain or packed, but looks like {kind}. Convert it first."
+            f"`{name}` must be UTF-8 text, plain or packed, but looks like {kind}. {advice}"
         )
 
 

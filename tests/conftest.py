@@ -1,14 +1,17 @@
 """What tests share."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline.compute import Compute, InProcess
 from pipeline.config import ComputeConfig
+from pipeline.fetched import Files
 from pipeline.job import Job
+from pipeline.lock import LOCK_FILE, Lock
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -30,7 +33,19 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
-def make_job(tmp_path: Path) -> Callable[..., Job]:
+def make_files(tmp_path: Path) -> Callable[..., Files]:
+    """Makes what gets the files that sources name."""
+
+    def make(mirrors: Mapping[str, str] | None = None, **more: object) -> Files:
+        lock = Lock(tmp_path / LOCK_FILE, lambda line: None)
+        fields: dict[str, Any] = {"lock": lock, "say": lambda line: None, **more}
+        return Files(tmp_path / "fetched", mirrors or {}, **fields)
+
+    return make
+
+
+@pytest.fixture
+def make_job(tmp_path: Path, make_files: Callable[..., Files]) -> Callable[..., Job]:
     """Makes a stage's workplace in this process."""
 
     def make(name: str = "stage", compute: Compute | None = None, **settings: object) -> Job:
@@ -42,7 +57,7 @@ def make_job(tmp_path: Path) -> Callable[..., Job]:
             work=work,
             compute=compute or InProcess(),
             settings=ComputeConfig.model_validate(settings),
-            mirrors={},
+            files=make_files(),
             progress=lambda done, total, unit, note="": None,
             say=lambda line: None,
         )

@@ -12,8 +12,11 @@ from pipeline.compute import InProcess
 from pipeline.config import ComputeConfig, DedupConfig, VocabConfig
 from pipeline.dag import STAGE_NAMES, nodes
 from pipeline.dedup import dedup
+from pipeline.fetched import Files
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
+from pipeline.lock import LOCK_FILE, Lock
+from pipeline.rules_parameters import RuleParameters
 from pipeline.tables import PAIRS, ParquetShards, read_batches
 from pipeline.vocab import vocab
 
@@ -123,18 +126,52 @@ def nothing_is_left(root):
 
 
 @pytest.fixture(scope="session")
+def pair_batch():
+    """Pairs as a batch, numbered by `line`."""
+
+    def make(*pairs):
+        sides = zip(*pairs, strict=True) if pairs else ((), ())
+        src, tgt = (pa.array(side, pa.string()) for side in sides)
+        lines = pa.array(range(1, len(pairs) + 1), pa.int64())
+        return pa.record_batch({"src": src, "tgt": tgt, "line": lines})
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def keeps(pair_batch):
+    """What a rule says of a pair, which must not depend on its direction or its neighbours."""
+
+    def ask(rule, src, tgt, **bounds):
+        table = pair_batch(("Guten Tag", "Hello"), (src, tgt), (tgt, src), ("", ""))
+        answers = set()
+        for part in (table, table.slice(1, 2)):
+            keep = rule(part, RuleParameters(**bounds))
+            assert isinstance(keep, pa.BooleanArray)
+            assert len(keep) == part.num_rows
+            assert keep.null_count == 0
+            first = 1 if part.num_rows == 4 else 0
+            answers |= set(keep.to_pylist()[first : first + 2])
+        assert len(answers) == 1
+        return answers.pop()
+
+    return ask
+
+
+@pytest.fixture(scope="session")
 def build_stages():
     """Builds a recipe's graph up to a stage, in this process; artifacts by name of their node."""
 
     def build(config, folder, last):
         root = Root(folder, lambda line: None)
         compute, settings, done = InProcess(), ComputeConfig(), {}
+        files = Files(folder / "fetched", {}, Lock(folder / LOCK_FILE, _silent), _silent)
         wanted = STAGE_NAMES[: STAGE_NAMES.index(last) + 1]
         for node in nodes(config, FileDigests(folder / "digests.json")):
             if node.stage.name in wanted:
 
                 def stage(out, work, node=node):
-                    job = Job(out, work, compute, settings, {}, _silent, _silent)
+                    job = Job(out, work, compute, settings, files, _silent, _silent)
                     return node.stage.run(node, config, done, job)
 
                 done[node.name], _ = root.produce(node.identity(done), stage)

@@ -11,6 +11,7 @@ from pipeline.artifact import Root
 from pipeline.compute import InProcess
 from pipeline.dag import Selection
 from pipeline.errors import CorpusError, InputError
+from pipeline.lock import LOCK_FILE, Lock
 from pipeline.recipe import parse_overrides, read_recipe
 
 
@@ -58,7 +59,8 @@ def make_run(tmp_path, recipe):
     def make(*overrides, only=None, start=None, force=False):
         selection = Selection.of(only, start, force=force)
         config = read_recipe(recipe, parse_overrides(overrides))
-        return Run(config, Root(tmp_path / "root", lambda line: None), selection)
+        lock = Lock(tmp_path / LOCK_FILE, lambda line: None)
+        return Run(config, Root(tmp_path / "root", lambda line: None), selection, lock)
 
     return make
 

@@ -2,17 +2,24 @@
 
 import gzip
 import hashlib
+import io
 import json
 import re
+import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pyarrow as pa
 import pytest
 
 from pipeline.builtin.quickstart import pairs
-from pipeline.config import Source
+from pipeline.config import FileSource, RunConfig, Source
+from pipeline.dag import nodes
 from pipeline.download import REJECTED_FILE, download
 from pipeline.errors import CorpusError
+from pipeline.fetched import Files
+from pipeline.file_digests import FileDigests
+from pipeline.formats import read_corpus
 
 ENGLISH = b"The clock strikes seven.\r\n\r\nA door.\n"
 GERMAN = "Die Uhr schlägt sieben.\n\nEine Tür.".encode()
@@ -63,10 +70,10 @@ def source(src, tgt, **more):
 
 
 @pytest.fixture
-def fetched(publish):
+def fetched(publish, make_files):
     def fetch(*arguments, mirrors=None, progress=None, say=None, **more):
         made = source(*arguments, **more)
-        fields = {"mirrors": mirrors or {}} | ({"progress": progress} if progress else {})
+        fields = {"files": make_files(mirrors)} | ({"progress": progress} if progress else {})
         fields |= {"say": say} if say else {}
         aside = (REJECTED_FILE,)
         return publish("download", lambda job: download(made, job), aside=aside, **fields)
@@ -252,3 +259,174 @@ def test_what_a_format_leaves_out_is_counted(publish, tmp_path):
     artifact = publish("download", lambda job: download(made, job))
     assert artifact.stats["rows"] == 1
     assert artifact.stats["left_out"] == {"header": 1}
+
+
+def tgz(files):
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return made.getvalue()
+
+
+def sgm(*lines):
+    segments = "".join(f'<seg id="{n}">{line}</seg>\n' for n, line in enumerate(lines, start=1))
+    return f'<srcset><doc docid="a">\n{segments}</doc></srcset>\n'.encode()
+
+
+TRAINING = {
+    "training/europarl-v7.de-en.en": ENGLISH,
+    "training/europarl-v7.de-en.de": GERMAN,
+    "training/europarl-v7.fr-en.en": b"The end.\n",
+    "training/europarl-v7.fr-en.fr": b"La fin.\n",
+}
+WMT14 = {
+    "training-parallel-europarl-v7.tgz": tgz(TRAINING),
+    "training-giga-fren.tar": gzip.decompress(
+        tgz(
+            {
+                "giga-fren.release2.fixed.en.gz": gzip.compress(ENGLISH),
+                "giga-fren.release2.fixed.fr.gz": gzip.compress(GERMAN),
+            }
+        )
+    ),
+    "test-full.tgz": tgz(
+        {
+            "test-full/newstest2014-deen-src.en.sgm": sgm("A door.", "The clock."),
+            "test-full/newstest2014-deen-ref.de.sgm": sgm("Eine Tür.", "Die Uhr."),
+        }
+    ),
+}
+
+
+def members(address, src, tgt, key="url", **more):
+    return [{key: str(address), "member": member, **more} for member in (src, tgt)]
+
+
+@pytest.mark.parametrize(
+    ("archive", "src", "tgt", "rows"),
+    [
+        ("training-parallel-europarl-v7.tgz", *list(TRAINING)[:2], 3),
+        ("training-parallel-europarl-v7.tgz", "*/*.fr-en.en", "*/*.fr-en.fr", 1),
+        ("training-giga-fren.tar", "giga-fren.*.en.gz", "giga-fren.*.fr.gz", 3),
+        ("test-full.tgz", "*/newstest2014-deen-src.en.sgm", "*/newstest2014-deen-ref.de.sgm", 2),
+    ],
+)
+def test_the_files_of_wmt14_come_out_of_their_archives(serve, fetched, archive, src, tgt, rows):
+    address = f"{serve(**WMT14)}/{archive}"
+    sha256 = hashlib.sha256(WMT14[archive]).hexdigest()
+    artifact = fetched(*members(address, src, tgt, sha256=sha256), num_rows=rows)
+    for side in ("src", "tgt"):
+        told = artifact.stats[side]
+        assert "*" not in told.pop("member")
+        assert told == {"address": address, "bytes": len(WMT14[archive]), "sha256": sha256}
+    table = pa.Table.from_batches(list(read_corpus(artifact.folder)))
+    assert table.num_rows == rows
+
+
+def test_an_archive_of_both_sides_is_fetched_once(fetched, tmp_path, monkeypatch):
+    (tmp_path / "europarl.tgz").write_bytes(WMT14["training-parallel-europarl-v7.tgz"])
+    opened = []
+    real = Files.open
+    monkeypatch.setattr(
+        Files, "open", lambda self, *given: opened.append(given) or real(self, *given)
+    )
+    fetched(*members(tmp_path / "europarl.tgz", *list(TRAINING)[:2], key="path"))
+    assert len(opened) == 1
+    assert (tmp_path / "europarl.tgz").exists(), "a file of the user's own stays"
+
+
+def test_both_sides_in_one_member_or_in_two_archives(publish, serve, fetched):
+    address = serve(
+        a=tgz({"x/en.txt": ENGLISH}), b=tgz({"x/de.txt": GERMAN}), c=tgz({"p.tsv": b"a\tb\n"})
+    )
+    src, tgt = {"url": f"{address}/a", "member": "x/*"}, {"url": f"{address}/b", "member": "x/*"}
+    assert fetched(src, tgt).path("tgt").read_bytes() == GERMAN
+    pairs = {"url": f"{address}/c", "member": "p.tsv"}
+    made = Source.model_validate({"name": "corpus", "pairs": pairs})
+    artifact = publish("download", lambda job: download(made, job))
+    assert artifact.path("pairs").read_bytes() == b"a\tb\n"
+
+
+def test_a_member_that_is_missing_or_renamed_is_answered_with_what_is_there(
+    serve, fetched, nothing_is_left
+):
+    address = f"{serve(**WMT14)}/training-parallel-europarl-v7.tgz"
+    message = (
+        f"`{address}` must hold `training/europarl-v8.de-en.de` (`member`), but does not. "
+        "Nearest to it: `training/europarl-v7.de-en.de`, "
+    )
+    with pytest.raises(CorpusError, match=re.escape(message)):
+        fetched(*members(address, next(iter(TRAINING)), "training/europarl-v8.de-en.de"))
+    assert nothing_is_left()
+
+
+def test_members_that_are_too_short_are_named_in_their_archive(serve, fetched, nothing_is_left):
+    files = {"a.en": b"one\ntwo\n", "a.de": b"eins\n", "b.de": b"eins\nzwei\n"}
+    address = f"{serve(a=tgz(files))}/a"
+    with pytest.raises(
+        CorpusError, match=rf"`{address}!a.en` has 2 lines and `{address}!a.de` has 1"
+    ):
+        fetched(*members(address, "a.en", "a.de"))
+    with pytest.raises(CorpusError, match=r"must hold 3 pairs \(`num_rows`\), but holds 2"):
+        fetched(*members(address, "a.en", "b.de"), num_rows=3)
+    assert nothing_is_left()
+
+
+def test_another_archive_than_was_meant_is_refused_before_it_is_opened(serve, fetched):
+    address = f"{serve(a=b'no archive')}/a"
+    with pytest.raises(CorpusError, match=r"must have the sha256 0{64}"):
+        fetched(*members(address, "a.en", "a.de", sha256="0" * 64))
+
+
+def test_an_archive_without_a_member_is_answered_with_its_files(serve, fetched, nothing_is_left):
+    address = serve(**WMT14, de=GERMAN)
+    message = (
+        f"`{address}/training-giga-fren.tar` is an archive: `member` must name the file in it. "
+        "It holds `giga-fren.release2.fixed.en.gz`, `giga-fren.release2.fixed.fr.gz`."
+    )
+    with pytest.raises(CorpusError, match=re.escape(message)):
+        fetched(f"{address}/training-giga-fren.tar", f"{address}/de")
+    assert nothing_is_left()
+
+
+def test_a_file_that_is_no_archive_has_no_member(serve, fetched):
+    address = serve(en=ENGLISH)
+    with pytest.raises(
+        CorpusError, match=rf"`{address}/en` must be a tar or zip archive to have a"
+    ):
+        fetched(*members(f"{address}/en", "a.en", "a.de"))
+
+
+@pytest.mark.parametrize("member", ["", "/a", "a/", "a!", "!a", "a!/b", "../a", "a!../b"])
+def test_a_member_must_be_a_path(member):
+    with pytest.raises(ValueError, match=r"member"):
+        FileSource.model_validate({"path": "a.tgz", "member": member})
+
+
+def test_both_sides_must_say_the_same_of_their_archive():
+    src, tgt = members("https://host/a.tgz", "a.en", "a.de", sha256="0" * 64)
+    del tgt["sha256"]
+    with pytest.raises(ValueError, match="name one file, and must say the same of it"):
+        source(src, tgt)
+
+
+def test_the_member_tells_the_format_and_is_part_of_the_fingerprint(tmp_path):
+    url = "https://host/a.tgz"
+    first, second = (source(*members(url, f"{n}.sgm", "b.sgm")) for n in "ac")
+    assert first.layout.format == "sgm"
+    pair = {"url": f"{url}?token=x.po", "member": "inner.zip!x/a?.tsv.xz"}
+    assert Source.model_validate({"name": "x", "pairs": pair}).layout.format == "tsv"
+    run = {"name": "x", "src": "en", "tgt": "de"}
+    configs = []
+    for made in (first, second):
+        recipe = RunConfig.model_validate({**run, "download": {"train": [made.model_dump()]}})
+        configs.append(nodes(recipe, FileDigests(tmp_path / "digests.json"))[0].short_config)
+    assert configs[0]["src"] == {"url": url, "member": "a.sgm"}
+    assert configs[1]["src"] == {"url": url, "member": "c.sgm"}
+    same = source(*members(url, "a", "a"))
+    recipe = {**run, "download": {"train": [same.model_dump()]}}
+    with pytest.raises(CorpusError, match="for both sides; `src` and `tgt` must be two files"):
+        nodes(RunConfig.model_validate(recipe), FileDigests(tmp_path / "digests.json"))

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import json
 import re
 import threading
 import time
@@ -11,24 +12,28 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pipeline.artifact import digest_file
-from pipeline.errors import CorpusError, InputError, TradukoError
-from pipeline.fetch import Patience, fetch
+from pipeline.checks import Checks, Pinned
+from pipeline.errors import ConfigError, CorpusError, InputError, TradukoError
+from pipeline.fetch import fetch
+from pipeline.request import Patience
 
 BODY = b"The clock strikes seven.\n" * 100_000  # a few blocks
 SHA256 = hashlib.sha256(BODY).hexdigest()
 HTML = b"\n <!DOCTYPE html><html><body>Please log in</body></html>"
+ETAG = {"ETag": '"v1"'}
+DATED = {"Last_Modified": "Sat, 01 Nov 2025 10:00:00 GMT"}
 QUICK = Patience(connect_s=2, read_s=0.2, attempts=3, backoff_s=0.01, max_wait_s=0.05)
 
 
 class Misbehaving(BaseHTTPRequestHandler):
-    """Answers by path; `calls` counts requests, `accepted` keeps the encodings asked for."""
+    """Answers by path; `calls` counts requests, `asked` keeps their headers."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         name = self.path.split("?")[0].rsplit("/", 1)[-1]
         self.server.calls[name] += 1
-        self.server.accepted.append(self.headers["Accept-Encoding"])
+        self.server.asked.append(self.headers)
         getattr(self, f"answer_{re.sub(r'[^a-z]', '_', name)}", self.answer_missing)()
 
     def send(self, body, status=200, **headers):
@@ -98,6 +103,38 @@ class Misbehaving(BaseHTTPRequestHandler):
     def answer_page(self):
         self.send(HTML)
 
+    def answer_chunked(self):
+        self.send(b"%x\r\n%b\r\n0\r\n\r\n" % (len(BODY), BODY), Transfer_Encoding="chunked")
+
+    def answer_no_range(self):
+        self.send(b"", status=416)
+
+    def answer_file(self):
+        """`script` says how each answer departs from a good server's; it breaks off after `cut`."""
+        plan = self.server.script.pop(0) if self.server.script else {}
+        body, cut, start = plan.get("body", BODY), plan.get("cut"), self.start_wanted(plan)
+        if start == "none":
+            return self.send(
+                b"", 416, **plan.get("headers", {"Content_Range": f"bytes */{len(body)}"})
+            )
+        status, rest, place = 200, body, {}
+        if start is not None:
+            status, rest = 206, body[start:]
+            place = {"Content_Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}
+        headers = place | plan.get("validator", ETAG) | plan.get("headers", {})
+        self.server.sent += len(rest[:cut])
+        self.send(rest[:cut], status, Content_Length=str(len(rest)), **headers)
+        self.close_connection = True
+        return None
+
+    def start_wanted(self, plan):
+        wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        known = plan.get("knows", [*plan.get("validator", ETAG).values(), None])
+        if not wanted or plan.get("ignores_range") or self.headers["If-Range"] not in known:
+            return None
+        start = int(wanted[1])
+        return start if start < len(plan.get("body", BODY)) else "none"
+
     def log_message(self, *_):
         pass
 
@@ -112,7 +149,8 @@ def no_proxies(monkeypatch):
 @pytest.fixture
 def server():
     server = ThreadingHTTPServer(("127.0.0.1", 0), Misbehaving)
-    server.calls, server.accepted, server.retry_after = Counter(), [], "0"
+    server.calls, server.asked, server.retry_after = Counter(), [], "0"
+    server.script, server.sent = [], 0
     server.released = threading.Event()
     server.handle_error = lambda *_: None  # a client that gives up is what some tests are about
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -130,25 +168,37 @@ def site(server):
 
 
 @pytest.fixture
-def get(tmp_path):
-    folder = tmp_path / "attempt"
+def folder(tmp_path):
+    folder = tmp_path / "work"
     folder.mkdir()
+    return folder
 
-    def get(address, sha256=None, mirrors=(), on_progress=None, patience=QUICK):
-        target = folder / "src"
+
+@pytest.fixture
+def get(folder):
+    target = folder / "src"
+
+    def get(address, sha256=None, mirrors=(), on_progress=None, patience=QUICK, **checks):
+        wanted = Checks(sha256, **checks)
         try:
-            fetched = fetch(str(address), target, sha256, dict(mirrors), on_progress, patience)
-        except TradukoError:
-            assert list(folder.iterdir()) == [], "a failure leaves something"
+            fetched = fetch(str(address), target, wanted, dict(mirrors), on_progress, patience)
+        except BaseException:
+            assert not target.exists(), "a failure leaves something"
             raise
-        assert [path.name for path in folder.iterdir()] == ["src"]
-        assert fetched.size_bytes == target.stat().st_size
+        assert [path.name for path in folder.iterdir() if path.is_file()] == ["src"]
+        assert (fetched.path, fetched.size_bytes) == (target, target.stat().st_size)
         assert fetched.sha256 == digest_file(target)
         body = target.read_bytes()
         target.unlink()
         return fetched, body
 
     return get
+
+
+@pytest.fixture
+def ranges(server):
+    """What was asked for: the header `Range`, and the condition on it."""
+    return lambda: [(asked["Range"], asked["If-Range"]) for asked in server.asked]
 
 
 @pytest.fixture
@@ -177,7 +227,7 @@ def test_an_empty_file_is_a_file(get, tmp_path):
 def test_a_web_address_is_downloaded_as_it_is(get, site, server):
     fetched, body = get(f"{site}/corpus.en", SHA256.upper())
     assert (body, fetched.sha256, fetched.address) == (BODY, SHA256, f"{site}/corpus.en")
-    assert server.accepted == ["identity"]
+    assert [asked["Accept-Encoding"] for asked in server.asked] == ["identity"]
 
 
 @pytest.mark.parametrize("kind", ["path", "web"])
@@ -232,11 +282,14 @@ def test_a_wrong_sha256_names_both_and_the_file(get, corpus, site, kind):
 
 def test_a_disk_error_is_no_fault_of_the_input(get, corpus, tmp_path):
     with pytest.raises(TradukoError, match="could not be written: No such file or dir") as error:
-        fetch(str(corpus), tmp_path / "no folder" / "src", None, {})
+        fetch(str(corpus), tmp_path / "no folder" / "src")
     assert error.value.exit_code == 1
 
 
-@pytest.mark.parametrize(("name", "answer"), [("nothing", "404 Not Found"), ("forbidden", "403")])
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [("nothing", "404 Not Found"), ("forbidden", "403"), ("no-range", "416")],
+)
 def test_a_refusal_is_wrong_input_and_not_repeated(get, site, server, name, answer):
     with pytest.raises(CorpusError, match=f"must be a file, but the server answers {answer}"):
         get(f"{site}/{name}")
@@ -255,7 +308,7 @@ def test_what_may_pass_is_tried_again(get, site, server, name):
         ("broken", "500"),
         ("short", "peer closed connection"),
         ("chunks", "peer closed connection"),
-        ("stall", "timed out"),
+        ("stall", "timed out: the server sent nothing for 0.2 s"),
     ],
 )
 def test_what_does_not_pass_is_the_servers_fault(get, site, server, name, reason):
@@ -366,6 +419,295 @@ def test_no_message_and_no_result_holds_credentials(get, site):
         assert f"{site}/{name}" in str(error.value)
 
 
-def test_proxies_come_from_the_environment(get, site, server, monkeypatch):
-    monkeypatch.setenv("http_proxy", site)
-    assert get("http://far.invalid/corpus.en")[1] == BODY
+CUT = 1_000_000
+REST = (f"bytes={CUT}-", '"v1"')
+
+
+@pytest.mark.parametrize("validator", [ETAG, DATED, {"ETag": 'W/"weak"', **DATED}])
+def test_a_broken_download_goes_on_where_it_stopped(get, site, server, ranges, validator):
+    server.script = [{"cut": CUT, "validator": validator}, {"validator": validator}]
+    seen = []
+    assert get(f"{site}/file", on_progress=lambda *at: seen.append(at))[1] == BODY
+    strong = validator.get("Last_Modified", '"v1"')
+    assert ranges() == [(None, None), (f"bytes={CUT}-", strong)]
+    assert server.sent == len(BODY), "no byte comes twice"
+    assert seen == sorted(seen, key=lambda at: at[0]), "the count does not start again"
+    assert seen[-1] == (len(BODY), len(BODY))
+
+
+def test_a_later_attempt_goes_on_where_one_stopped(get, site, server, folder, ranges):
+    server.script = [{"cut": CUT}, {}]
+    with pytest.raises(TradukoError, match="in 1 attempts"):
+        get(f"{site}/file", patience=Patience(attempts=1))
+    assert (folder / "src.partial").read_bytes() == BODY[:CUT]
+    assert get(f"{site}/file")[1] == BODY
+    assert ranges()[1:] == [REST]
+
+
+def test_a_download_that_is_stopped_can_go_on(get, site, server, ranges):
+    def stop(done, total):
+        if done > CUT:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        get(f"{site}/file", on_progress=stop)
+    assert get(f"{site}/file")[1] == BODY
+    [_, (rest, validator)] = ranges()
+    assert int(rest.removeprefix("bytes=").rstrip("-")) > CUT
+    assert validator == '"v1"'
+
+
+def test_patience_begins_anew_with_new_bytes_alone(get, site, server):
+    server.script = [{"cut": len(BODY) // 10}] * 20
+    assert get(f"{site}/file", patience=Patience(attempts=2, backoff_s=0))[1] == BODY
+    assert server.calls["file"] == 10
+    server.script = [{"cut": CUT, "validator": {}}] * 20
+    with pytest.raises(TradukoError, match="in 3 attempts"):
+        get(f"{site}/file")
+
+
+def test_a_server_may_send_a_part_at_a_time(get, site, server):
+    parts = [(start, min(start + 999_999, len(BODY) - 1)) for start in (1, 1_000_001, 2_000_001)]
+    server.script = [{"cut": 1}] + [
+        {
+            "body": BODY[: last + 1],
+            "headers": {"Content_Range": f"bytes {first}-{last}/{len(BODY)}"},
+        }
+        for first, last in parts
+    ]
+    assert get(f"{site}/file")[1] == BODY
+
+
+@pytest.mark.parametrize("validator", [{}, {"ETag": 'W/"weak"'}])
+def test_without_a_validator_only_a_known_sha256_lets_it_go_on(
+    get, site, server, ranges, validator
+):
+    for sha256, asked in ((None, (None, None)), (SHA256, (f"bytes={CUT}-", None))):
+        server.script = [{"cut": CUT, "validator": validator}, {"validator": validator}]
+        assert get(f"{site}/file", sha256)[1] == BODY
+        assert ranges()[-1] == asked
+
+
+def test_a_validator_goes_to_its_own_server_alone(get, site, server, ranges):
+    other = site.replace("127.0.0.1", "localhost")
+    for sha256, asked in ((None, (None, None)), (SHA256, (f"bytes={CUT}-", None))):
+        server.script = [{"cut": CUT}, {}]
+        with pytest.raises(TradukoError):
+            get(f"{site}/file", sha256, patience=Patience(attempts=1))
+        assert get(f"{site}/file", sha256, mirrors={site: other})[1] == BODY
+        assert ranges()[-1] == asked
+
+
+OTHER = BODY.replace(b"seven", b"eight")
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"validator": {"ETag": '"v2"'}},
+        {"ignores_range": True},
+        {"validator": {"ETag": '"v2"'}, "knows": ['"v1"']},
+        {"headers": {"Content_Range": f"bytes {CUT}-{len(BODY)}/{len(BODY) + 1}"}},
+        {"headers": {"Content_Range": f"bytes 0-{len(BODY) - 1}/{len(BODY)}"}},
+        {"headers": {"Content_Range": "nonsense"}},
+        {"headers": {"Content_Encoding": "gzip"}},
+    ],
+    ids=["changed", "no ranges", "ignores If-Range", "size", "place", "nonsense", "packed"],
+)
+def test_what_does_not_fit_is_fetched_from_the_start(get, site, server, second):
+    server.script = [{"cut": CUT}, {"body": OTHER, **second}, {"body": OTHER}]
+    assert get(f"{site}/file")[1] == OTHER
+
+
+def test_a_partial_file_that_is_whole_already_is_taken(get, site, server, folder, ranges):
+    server.script = [{"cut": CUT}]
+    with pytest.raises(TradukoError):
+        get(f"{site}/file", patience=Patience(attempts=1))
+    (folder / "src.partial").write_bytes(BODY)
+    sent = server.sent
+    assert get(f"{site}/file")[1] == BODY
+    assert server.sent == sent
+    assert ranges()[-1] == (f"bytes={len(BODY)}-", '"v1"')
+
+
+@pytest.mark.parametrize(
+    ("size", "answer"),
+    [
+        (len(BODY) + 5, {}),
+        (len(BODY) + 5, {"headers": {}}),
+        (len(BODY), {"headers": {"Content_Range": f"bytes */{len(BODY) + 1}"}}),
+        (len(BODY), {"headers": {"ETag": '"v2"'}}),
+    ],
+)
+def test_a_partial_file_of_another_size_is_fetched_from_the_start(
+    get, site, server, folder, size, answer
+):
+    server.script = [{"cut": CUT}, answer]
+    with pytest.raises(TradukoError):
+        get(f"{site}/file", patience=Patience(attempts=1))
+    (folder / "src.partial").write_bytes(bytes(size))
+    assert get(f"{site}/file")[1] == BODY
+
+
+def test_a_joined_file_with_the_wrong_sha256_is_fetched_once_more(get, site, server):
+    server.script = [{"body": OTHER, "cut": CUT}]
+    assert get(f"{site}/file", SHA256)[1] == BODY
+    assert server.sent == CUT + len(BODY) - CUT + len(BODY)
+    server.script = [{"body": OTHER, "cut": CUT}] + [{"body": OTHER}] * 5
+    before = server.calls["file"]
+    with pytest.raises(CorpusError, match="must have the sha256"):
+        get(f"{site}/file", SHA256)
+    assert server.calls["file"] - before == 3
+
+
+def test_what_was_unpacked_on_the_way_cannot_go_on(get, site, server, ranges):
+    packed = {"body": gzip.compress(BODY, 0), "headers": {"Content_Encoding": "gzip"}}
+    server.script = [{**packed, "cut": CUT}]
+    assert get(f"{site}/file")[1] == BODY
+    assert ranges() == [(None, None)] * 2
+
+
+def test_a_file_that_does_not_end_is_not_taken_to_its_end(get, site, folder):
+    with pytest.raises(CorpusError, match=r"must have 1000 bytes, but has \d+ or more"):
+        get(f"{site}/chunked", size_bytes=1000)
+    assert 1000 < (folder / "set-aside" / "src").stat().st_size < len(BODY) / 2
+
+
+def test_an_unreadable_note_counts_as_none(get, site, server, folder, ranges):
+    (folder / "src.partial").write_bytes(BODY[:CUT])
+    for note in ("", "[]", '{"address": 1}'):
+        (folder / "src.partial.json").write_text(note)
+        assert get(f"{site}/file")[1] == BODY
+        assert ranges()[-1] == (None, None)
+
+
+def test_what_fails_a_check_is_set_aside_with_the_reason(get, site, folder):
+    for name, body in (("corpus.en", BODY), ("page", HTML)):
+        with pytest.raises(CorpusError, match=r"What came is kept as .*set-aside/src") as error:
+            get(f"{site}/{name}", "0" * 64)
+        aside = folder / "set-aside"
+        assert sorted(path.name for path in aside.iterdir()) == ["src", "src.why.txt"]
+        assert (aside / "src").read_bytes() == body
+        assert (aside / "src.why.txt").read_text().strip() in str(error.value)
+        assert [path.name for path in folder.iterdir()] == ["set-aside"]
+
+
+def test_a_size_known_to_be_wrong_is_refused_before_the_body(get, site, server, folder):
+    for name in ("corpus.en", "file"):
+        with pytest.raises(
+            CorpusError, match=f"must have 9 bytes, but the server offers {len(BODY)}"
+        ):
+            get(f"{site}/{name}", size_bytes=9)
+    server.script = [{"cut": CUT}]
+    with pytest.raises(TradukoError):
+        get(f"{site}/file", patience=Patience(attempts=1))
+    with pytest.raises(CorpusError, match="must have 9 bytes, but the server offers"):
+        get(f"{site}/file", size_bytes=9)
+    assert not (folder / "set-aside").exists()
+
+
+@pytest.mark.parametrize("name", ["chunked", "packed.en"])
+def test_a_size_that_nobody_told_is_checked_too(get, site, name):
+    assert get(f"{site}/{name}", size_bytes=len(BODY))[1] == BODY
+    for size in (CUT, len(BODY) + 1):
+        with pytest.raises(CorpusError, match=f"must have {size} bytes, but has"):
+            get(f"{site}/{name}", size_bytes=size)
+
+
+@pytest.mark.parametrize("kind", ["path", "web"])
+def test_an_md5_is_checked(get, corpus, site, kind):
+    address = corpus if kind == "path" else f"{site}/corpus.en"
+    md5 = hashlib.md5(BODY).hexdigest()
+    assert get(address, md5=md5.upper())[1] == BODY
+    with pytest.raises(CorpusError, match=f"must have the md5 {'0' * 32}, but has {md5}"):
+        get(address, md5="0" * 32)
+
+
+def test_a_page_whose_md5_is_given_is_meant(get, site):
+    assert get(f"{site}/page", md5=hashlib.md5(HTML).hexdigest())[1] == HTML
+
+
+@pytest.mark.parametrize(
+    "checks", [{"sha256": "0" * 64}, {"size_bytes": 9}, {"size_bytes": CUT, "name": "chunked"}]
+)
+def test_another_file_than_the_pinned_one_names_the_lock_and_the_line(get, site, tmp_path, checks):
+    pinned = Pinned(tmp_path / "traduko.lock", "http://far.example/corpus")
+    address = f"{site}/{checks.pop('name', 'corpus.en')}"
+    with pytest.raises(CorpusError) as error:
+        get(address, pinned=pinned, **checks)
+    message = str(error.value)
+    assert f"pinned in {pinned.lock}, but" in message
+    assert "check the source. To accept the new file, remove the line of" in message
+    assert f"`http://far.example/corpus` from {pinned.lock}." in message
+
+
+def test_no_note_holds_credentials(get, site, server, folder):
+    secret = site.replace("http://", "http://user:hunter2@")
+    server.script = [{"cut": CUT}, {"cut": CUT}]
+    with pytest.raises(TradukoError):
+        get(f"{secret}/file?token=hunter2", patience=Patience(attempts=1))
+    kept = json.loads((folder / "src.partial.json").read_text())
+    assert kept == {"address": f"{site}/file", "validator": '"v1"', "size_bytes": len(BODY)}
+    with pytest.raises(CorpusError):
+        get(f"{secret}/file?token=hunter2", "0" * 64)
+    assert "hunter2" not in (folder / "set-aside" / "src.why.txt").read_text()
+
+
+class Proxy(BaseHTTPRequestHandler):
+    """Serves every site; asks who is there."""
+
+    def do_GET(self):
+        self.server.asked.append((self.path, self.headers["Proxy-Authorization"]))
+        is_known = self.headers["Proxy-Authorization"] is not None
+        self.send_response(200 if is_known else 407)
+        self.send_header("Content-Length", str(len(BODY) * is_known))
+        self.end_headers()
+        self.wfile.write(BODY * is_known)
+
+    def do_CONNECT(self):
+        self.do_GET()
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def proxy():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    server.asked = []
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_proxies_come_from_the_environment(get, site, proxy, monkeypatch):
+    monkeypatch.setenv("http_proxy", f"http://user:hunter2@127.0.0.1:{proxy.server_port}")
+    fetched, body = get("http://far.invalid/corpus.en?token=1")
+    assert (body, fetched.address) == (BODY, "http://far.invalid/corpus.en")
+    assert proxy.asked == [("http://far.invalid/corpus.en?token=1", "Basic dXNlcjpodW50ZXIy")]
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    assert get(f"{site}/corpus.en")[1] == BODY
+    assert len(proxy.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("scheme", "variable", "message"),
+    [
+        ("http", "http://127.0.0.1:{port}", "the server answers 407"),
+        ("https", "http://127.0.0.1:{port}", "in 3 attempts: 407"),
+        ("http", "http://user:hunter2@127.0.0.1:9", "refused"),
+        ("http", "gopher://user:hunter2@127.0.0.1:9", "A proxy named in the environment"),
+        ("http", "http://user:hunter2@127.0.0.1:many", "A proxy named in the environment"),
+    ],
+)
+def test_what_is_wrong_with_a_proxy_is_said_without_its_password(
+    get, proxy, monkeypatch, scheme, variable, message
+):
+    monkeypatch.setenv(f"{scheme}_proxy", variable.format(port=proxy.server_port))
+    with pytest.raises(TradukoError, match=message) as error:
+        get(f"{scheme}://far.invalid/corpus.en")
+    assert "hunter2" not in str(error.value)
+    assert isinstance(error.value, ConfigError) == ("environment" in message)

@@ -1,5 +1,8 @@
 import pytest
+import torch
 
+from model.schedule import learning_rate
+from model.transformer import Transformer
 from pipeline.config import keyed
 from pipeline.errors import ConfigError
 from pipeline.recipe import origins, parse_overrides, read_recipe, shipped_recipes
@@ -164,3 +167,29 @@ def test_each_field_knows_the_file_that_gives_it(tmp_path):
     assert given["clean.max_words"] == "own.toml"
     assert given["clean.max_chars"] == given["download.train"] == given["src"] == "base.toml"
     assert "clean.min_words" not in given
+
+
+@pytest.mark.parametrize("recipe", shipped_recipes())
+def test_a_shipped_recipe_says_what_each_file_must_be_and_how_its_text_may_be_used(recipe):
+    download = read_recipe(recipe).download
+    for source in (*download.train, *download.dev, *download.test):
+        assert source.builtin or source.licence, source.name
+        for file in (source.src, source.tgt):
+            assert file is None or file.sha256 or file.md5, source.name
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parameters"),
+    [("wmt14-en-de-base", 63_045_632), ("wmt14-en-de-big", 214_171_648)],
+)
+def test_the_papers_recipes_train_the_papers_models(recipe, parameters):
+    config = read_recipe(recipe)
+    with torch.device("meta"):
+        model = Transformer(config.model, config.vocab.size)
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+    train = config.train
+    assert train.tokens_per_micro_batch * train.micro_batches_per_step == 25_600
+    assert (train.adam_beta2, train.clip_norm, train.weight_decay) == (0.98, 0.0, 0.0)
+    rates = [learning_rate(step, config.model.dim, train.warmup_steps, train.lr_scale) for step in (4000, 8000)]  # fmt: skip
+    assert rates[0] == pytest.approx(6.99e-4 if recipe.endswith("base") else 4.94e-4, rel=1e-2)
+    assert rates[0] > rates[1]

@@ -90,7 +90,7 @@ def uninterrupted(tmp_path_factory, tokens):
             settings = ComputeConfig(log_every_steps=1)
             work, out = tmp_path_factory.mktemp("work"), tmp_path_factory.mktemp("out")
             progress, say = (lambda *arguments: None for _ in range(2))
-            job = Job(out, work, InProcess(), settings, {}, progress, say)
+            job = Job(out, work, InProcess(), settings, None, progress, say)
             made[key] = attempt(job, tokens(), **changes)
         return made[key]
 

@@ -31,7 +31,7 @@ from pipeline.vocab import vocab
 folder, out, kind = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 text = Artifact(folder, Manifest.read(folder.parent / "manifest.json"))
 silent = lambda *_: None
-job = Job(out, out, InProcess(), ComputeConfig(), {}, silent, silent)
+job = Job(out, out, InProcess(), ComputeConfig(), None, silent, silent)
 vocab(VocabConfig(size=120, kind=kind), True, text, job)
 """
 

@@ -1,12 +1,13 @@
 # make quickstart   environment + the main job on the built-in corpus
 # make test         environment + every check and test
 # make check        environment + the quick part of them
+# make chaos        environment + minutes of kills, and of machines that come and go
 
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help install quickstart test check lint
+.PHONY: help install quickstart test check chaos lint
 help:
 	@sed -n 's/^# //p' Makefile
 
@@ -31,6 +32,9 @@ test: lint
 
 check: lint
 	$(BIN)/pytest -m "not slow and not ray"
+
+chaos: $(INSTALLED)
+	$(BIN)/pytest tests/system/chaos/long.py
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

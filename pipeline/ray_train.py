@@ -83,24 +83,26 @@ def _beside(function: Callable[[], ray.train.Result], stop_file: Path) -> ray.tr
     """Call a function in a thread, this one staying free to be interrupted.
 
     In the main thread Ray Train would take over SIGINT, and wait for workers that do not listen.
+    Waits for an event: an interrupt inside `Thread.join` marks the thread as ended (CPython 3.11).
     """
     results: list[ray.train.Result] = []
     errors: list[BaseException] = []
+    over = threading.Event()
 
     def call() -> None:
         try:
             results.append(function())
         except BaseException as error:  # noqa: BLE001 - raised again below
             errors.append(error)
+        over.set()
 
-    thread = threading.Thread(target=call, daemon=True)
-    thread.start()
+    threading.Thread(target=call, daemon=True).start()
     try:
-        while thread.is_alive():
-            thread.join(WAIT_S)
-    except KeyboardInterrupt:
+        while not over.wait(WAIT_S):
+            pass
+    except BaseException:  # Ctrl-C, or what Prefect raises at SIGTERM
         stop_file.touch()
-        thread.join(GRACE_S)
+        over.wait(GRACE_S)
         raise
     if errors:
         raise errors[0]

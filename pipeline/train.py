@@ -6,6 +6,7 @@ Checkpoints live in the work folder, which outlives the artifact: more steps go 
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import threading
@@ -35,6 +36,8 @@ POLL_S = 0.5
 STEPS_AHEAD = 2
 STOP_FILE = "stop"
 """In the work folder: workers that see it save what they have, and end."""
+LOCK_FILE = "lock"
+"""In the work folder: held by the first worker while it trains."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,9 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
     """
     if config.init_from:
         _check_start(Path(config.init_from), model, tokenize.stats["tokenizer"])
-    (job.work / STOP_FILE).unlink(missing_ok=True)
-    _forget_what_has_gaps(job, config)
+    with _alone_in(job.work, on_wait=lambda: _send_away(job)):
+        (job.work / STOP_FILE).unlink(missing_ok=True)
+        _forget_what_has_gaps(job, config)
     group = _worker_group(job, config.micro_batches_per_step)
     task = Task(
         seed=seed,
@@ -126,7 +130,8 @@ def run_worker(task: Task, is_leaving: IsLeaving) -> None:
         asks=_asks(Path(task.folder), workers, is_leaving),
     )
     try:
-        fit(model, data, run, workers, EventLog(Path(task.folder) / EVENTS_FILE))
+        with _alone_in(run.folder) if workers.rank == 0 else contextlib.nullcontext():
+            fit(model, data, run, workers, EventLog(run.folder / EVENTS_FILE))
     except (checkpoint.CheckpointError, TrainingError) as error:
         raise TradukoError(str(error)) from None
 
@@ -138,6 +143,27 @@ def _asks(folder: Path, workers: Workers, is_leaving: IsLeaving) -> Callable[[],
     """
     stop, all_take_part = folder / STOP_FILE, workers.group is None
     return lambda: Asks(save=all_take_part and is_leaving(), stop=stop.exists())
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Keep the folder from workers whose driver was killed: they go on for seconds.
+
+    The kernel frees a killed holder's lock.
+    """
+    with (folder / LOCK_FILE).open("a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            on_wait()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _send_away(job: Job) -> None:
+    """Ask workers that a killed driver has left behind to end."""
+    job.say("train: workers of an earlier run are still in its folder; waiting for their end")
+    (job.work / STOP_FILE).touch()
 
 
 def load_tokens(path: Path) -> TokenTable:

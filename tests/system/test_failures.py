@@ -1,6 +1,7 @@
 """What the real command says when a server does not answer, or the input is wrong."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -80,7 +81,9 @@ def test_a_run_told_to_stop_while_training_ends_soon_and_leaves_only_its_checkpo
     assert process.returncode == 130, told
     assert told.splitlines()[-1] == "traduko: Interrupted. Run the same command to go on."
     assert "Traceback" not in told
-    assert list(root.glob("work/train/*/step-*")), "checkpoints stay"
+    [events] = root.glob("work/train/*/events.jsonl")
+    kinds = [json.loads(line)["kind"] for line in events.read_text().splitlines()]
+    assert kinds[-2:] == ["checkpoint", "stopped"], "the step it came to is saved"
     assert not list(root.glob("train/*/attempt-*"))
 
 

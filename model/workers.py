@@ -6,7 +6,7 @@ tree over the micro-batches of a step, of which each worker holds an aligned blo
 Axes: P parameters, W workers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -49,13 +49,27 @@ class Workers:
         """
         if self.size == 1:
             return
-        received_P = torch.empty_like(values_P)
-        dist.all_to_all_single(received_P, values_P, group=self.group)
-        chunks = list(received_P.chunk(self.size))
-        while len(chunks) > 1:
-            pairs = zip(chunks[::2], chunks[1::2], strict=True)
-            chunks = [left.add_(right) for left, right in pairs]
-        dist.all_gather(list(values_P.chunk(self.size)), chunks[0], group=self.group)
+        chunks = list(values_P.chunk(self.size))
+        parts = [torch.empty_like(chunk) for chunk in chunks]
+        self._exchange(chunks, parts)
+        parts[self.rank] = chunks[self.rank]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [left.add_(right) for left, right in pairs]
+        chunks[self.rank].copy_(parts[0])
+        self._exchange([chunks[self.rank]] * self.size, chunks)
+
+    def _exchange(self, sent: Sequence[Tensor], received: Sequence[Tensor]) -> None:
+        """Send one tensor to each other worker, and receive one from each into the tensors given.
+
+        From place to place: gloo's all_to_all and all_gather copy once more, and take half as much
+        time again.
+        """
+        others = [worker for worker in range(self.size) if worker != self.rank]
+        sends = [dist.P2POp(dist.isend, sent[worker], worker, self.group) for worker in others]
+        receives = [dist.P2POp(dist.irecv, received[at], at, self.group) for at in others]
+        for request in dist.batch_isend_irecv(sends + receives):
+            request.wait()
 
     def gather(self, values: Tensor) -> Tensor:
         """Stack every worker's values along a new first axis W. Shapes must be equal."""

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pipeline.errors import ConfigError
 from pipeline.rules_content import drop, language, letters, mojibake, numbers, tags, urls
 from pipeline.rules_copy import copied
-from pipeline.rules_length import empty, length, long_word, ratio
+from pipeline.rules_length import empty, length, long_word, ratio, with_words
 from pipeline.rules_parameters import Rule, RuleParameters
 
 RULES: dict[str, Rule] = {
@@ -51,7 +51,7 @@ def apply(batch: pa.RecordBatch, parameters: RuleParameters) -> Applied:
     if unknown:
         raise ConfigError(f"Rules that are off must be of {', '.join(RULES)}; not {unknown}.")
     rule_of_row = np.full(batch.num_rows, None, dtype=object)
-    rows, kept = np.arange(batch.num_rows), batch
+    rows, kept = np.arange(batch.num_rows), with_words(batch)
     for name, rule in RULES.items():
         if name in parameters.off:
             continue
@@ -62,4 +62,4 @@ def apply(batch: pa.RecordBatch, parameters: RuleParameters) -> Applied:
             rows, kept = rows[is_kept], kept.filter(keep)
     names = pa.array(rule_of_row, type=pa.string())
     rejected = batch.append_column("rule", names).filter(names.is_valid())
-    return Applied(kept, rejected)
+    return Applied(kept.select(batch.schema.names), rejected)

@@ -13,7 +13,6 @@ from pipeline.language_id import is_known, likely_languages, names_of
 from pipeline.rules_parameters import RuleParameters
 
 _MAX_SHORT_WORDS = 4  # "Ctrl+F5", "(1) 5 kg": few letters, and nothing wrong
-
 _MIN_LANGUAGE_WORDS = 3  # "Berlin Hauptbahnhof" may be of any language
 
 # Digits in groups of three are one number, also those a space apart: once it was a no-break one.
@@ -62,8 +61,7 @@ def drop(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray:
 def letters(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray:
     """Keeps pairs whose sides are mostly words with letters, and letters.
 
-    A side of at most 4 words may have
-    any share of letters, as "Ctrl+F5" has.
+    A side of at most 4 words may have any share of letters, as "Ctrl+F5" has.
     """
     src, tgt = (_has_letters(batch[side], parameters) for side in ("src", "tgt"))
     return pc.and_(src, tgt)
@@ -80,7 +78,7 @@ def numbers(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArra
     src, tgt = (pc.match_substring_regex(batch[side], pattern) for side in ("src", "tgt"))
 
     def agree(src: str, tgt: str) -> bool:
-        return any(
+        return sorted(_DIGITS.findall(src)) == sorted(_DIGITS.findall(tgt)) or any(
             len(one & other) + 1 >= parameters.min_number_overlap * (len(one ^ other) + 1)
             for one in _numbers_of(src)
             for other in _numbers_of(tgt)
@@ -189,7 +187,7 @@ def _mojibake_pattern(language: str) -> str:
 
 def _may_be(texts: pa.StringArray, code: str, min_score: float) -> pa.BooleanArray:
     every = pa.array([True] * len(texts), pa.bool_())
-    if not is_known(code):
+    if min_score == 0 or not is_known(code):
         return every
     wanted = names_of(code)
     is_judged = pa.array(count_kinds(texts).letter_words >= _MIN_LANGUAGE_WORDS)

@@ -8,13 +8,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.rules_length import num_words
+from pipeline.rules_length import words_of
 from pipeline.rules_parameters import RuleParameters
 from pipeline.text import letters
 
 _MIN_COPY_WORDS = 4  # shorter ones, as names and terms, are rightly the same
 _MAX_COMPARED_LETTERS = 1_023  # the beginning tells a copy; the work grows with the square
 _ROWS_PER_TALLY = 8_192  # keeps the letter counts within the processor's cache
+# Of each byte the column of its letter: A and a are 1, what is no ASCII letter is 0.
+_LETTER_CELLS = np.array(
+    [ord(each) & 31 if each.isascii() and each.isalpha() else 0 for each in map(chr, range(256))]
+)
 _TALLY_SLACK = 4  # letter counts are taken before case folding, which makes two s of ß
 
 
@@ -25,7 +29,7 @@ def copied(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray
     is never a copy. Similarity is 1 - (edits / letters of the longer side), edits being the
     Levenshtein distance, of the first 1,023 letters. It is worked out only where counts of ASCII letters leave it possible.
     """
-    words = pc.min_element_wise(num_words(batch["src"]), num_words(batch["tgt"]))
+    words = pc.min_element_wise(words_of(batch, "src"), words_of(batch, "tgt"))
     is_suspect = pc.and_(pc.greater_equal(words, _MIN_COPY_WORDS), _is_alike(batch, parameters))
     suspects = batch.filter(is_suspect)
     sides = zip(suspects["src"].to_pylist(), suspects["tgt"].to_pylist(), strict=True)
@@ -56,14 +60,13 @@ def _tallies_close(batch: pa.RecordBatch, min_similarity: float) -> npt.NDArray[
 
 
 def _letter_tallies(texts: pa.StringArray) -> npt.NDArray[np.int64]:
-    """How often each text has each ASCII letter, in either case: [rows, 32]."""
+    """How often each text has each ASCII letter, in either case: [rows, 31]."""
     _, ends, data = texts.buffers()
     ends = np.frombuffer(ends, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    codes = np.frombuffer(data or b"", dtype=np.uint8)[ends[0] : ends[-1]] | 0x20
-    row_of_byte = np.repeat(np.arange(len(texts)), np.diff(ends))
-    is_letter = (codes >= ord("a")) & (codes <= ord("z"))
-    cells = row_of_byte[is_letter] * 32 + (codes[is_letter] - ord("a"))
-    return np.bincount(cells, minlength=32 * len(texts)).reshape(-1, 32)
+    codes = np.frombuffer(data or b"", dtype=np.uint8)[ends[0] : ends[-1]]
+    first_cell_of_byte = np.repeat(np.arange(0, 32 * len(texts), 32), np.diff(ends))
+    cells = first_cell_of_byte + _LETTER_CELLS[codes]
+    return np.bincount(cells, minlength=32 * len(texts)).reshape(-1, 32)[:, 1:]
 
 
 def _is_copy(src: str, tgt: str, min_similarity: float) -> bool:

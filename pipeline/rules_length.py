@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from pipeline.characters import BLANK, UNSPACED, WHITE, WIDE
 from pipeline.rules_parameters import RuleParameters
 
+_WORDS = {"src": "src words", "tgt": "tgt words"}
 _VISIBLE_PATTERN = f"[^{BLANK}]"
 _WORD_PATTERN = f"[{UNSPACED}]|[^{WHITE}{UNSPACED}]+"
 _NOT_SINGLE_SPACED_PATTERN = f"[{UNSPACED}{WHITE[:-1]}]|^ | $|  |^$"
@@ -26,7 +27,7 @@ def length(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray
 
     Characters as well, since a side of one endless word is long too.
     """
-    src, tgt = (_has_length(batch[side], parameters) for side in ("src", "tgt"))
+    src, tgt = (_has_length(batch, side, parameters) for side in ("src", "tgt"))
     return pc.and_(src, tgt)
 
 
@@ -40,7 +41,7 @@ def ratio(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray:
     of its English translation, and would be rejected as often as not.
     """
     src, tgt = batch["src"], batch["tgt"]
-    src_words, tgt_words = num_words(src), num_words(tgt)
+    src_words, tgt_words = words_of(batch, "src"), words_of(batch, "tgt")
     is_short = pc.less_equal(pc.max_element_wise(src_words, tgt_words), parameters.max_short_words)
     words_differ_in_kind = pc.xor(_is_unspaced(src, src_words), _is_unspaced(tgt, tgt_words))
     words_fit = pc.or_(
@@ -55,9 +56,21 @@ def long_word(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanAr
 
     In scripts without spaces a character is a word, so none is too long.
     """
-    pattern = f"[^{WHITE}{UNSPACED}]{{{parameters.max_word_chars + 1}}}"
-    src, tgt = (pc.match_substring_regex(batch[side], pattern) for side in ("src", "tgt"))
-    return pc.invert(pc.or_(src, tgt))
+    src, tgt = (_has_no_long_word(batch[side], parameters) for side in ("src", "tgt"))
+    return pc.and_(src, tgt)
+
+
+def with_words(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the words of each side, which several rules ask for, as further columns."""
+    for side in ("src", "tgt"):
+        batch = batch.append_column(_WORDS[side], num_words(batch[side]))
+    return batch
+
+
+def words_of(batch: pa.RecordBatch, side: str) -> pa.Int32Array:
+    """The words of a side, counted here unless the batch comes from `with_words`."""
+    name = _WORDS[side]
+    return batch[name] if name in batch.schema.names else num_words(batch[side])
 
 
 def num_words(texts: pa.StringArray) -> pa.Int32Array:
@@ -69,12 +82,23 @@ def num_words(texts: pa.StringArray) -> pa.Int32Array:
     return pc.replace_with_mask(words, is_other, counted)
 
 
-def _has_length(texts: pa.StringArray, parameters: RuleParameters) -> pa.BooleanArray:
-    words = num_words(texts)
+def _has_length(batch: pa.RecordBatch, side: str, parameters: RuleParameters) -> pa.BooleanArray:
+    words = words_of(batch, side)
     enough = pc.greater_equal(words, parameters.min_words)
     not_too_many = pc.less_equal(words, parameters.max_words)
-    not_too_long = pc.less_equal(pc.utf8_length(texts), parameters.max_chars)
+    not_too_long = pc.less_equal(pc.utf8_length(batch[side]), parameters.max_chars)
     return pc.and_(pc.and_(enough, not_too_many), not_too_long)
+
+
+def _has_no_long_word(texts: pa.StringArray, parameters: RuleParameters) -> pa.BooleanArray:
+    length = f"{{{parameters.max_word_chars + 1}}}"
+    is_suspect = pc.match_substring_regex(texts, f"[^ ]{length}")  # the other costs more to build
+    fits = pc.invert(is_suspect)
+    suspects = texts.filter(is_suspect)
+    if not len(suspects):
+        return fits
+    is_long = pc.match_substring_regex(suspects, f"[^{WHITE}{UNSPACED}]{length}")
+    return pc.replace_with_mask(fits, is_suspect, pc.invert(is_long))
 
 
 def _is_unspaced(texts: pa.StringArray, words: pa.Int32Array) -> pa.BooleanArray:

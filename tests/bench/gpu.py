@@ -6,8 +6,8 @@
 Needs torch and numpy, and no other package of the project's. Pairs are random pieces with lengths
 like those of WMT 2014 English-German (log-normal, about 30 pieces on average). Steps are planned,
 collated ahead in a thread, moved and trained on as in a run, each of about 25,600 source and as many
-target tokens. One H200 has the memory for such a step of either model as one micro-batch, which
-keeps it busiest; cut in eight of 3,200 tokens, as in the recipes, a step can be shared by 8 GPUs.
+target tokens: as one micro-batch, and cut in eight of 3,200 tokens, as in the recipes, so that up
+to 8 GPUs can share it. Which is faster on one GPU, and whether one has the memory, it measures.
 
 Utilisation is the operations of all matrix products, forward and backward, without padding, divided
 by seconds x the GPU's peak. The operations are those of `model/flops.py`: 6 x weights x tokens, and

@@ -1,5 +1,6 @@
 """Beam search: exact where it can be, greedy with one beam, the same in every batch."""
 
+import dataclasses
 import itertools
 import math
 
@@ -8,7 +9,8 @@ import torch
 from torch import Tensor
 
 from model.config import BOS, EOS, PAD, ModelConfig
-from model.search import Hypothesis, Search, SearchConfig, beam_search, length_penalty
+from model.memory import Memory
+from model.search import Extras, Hypothesis, Search, SearchConfig, beam_search, length_penalty
 from model.transformer import Transformer, pad_sequences
 
 
@@ -51,6 +53,33 @@ def search_all(
     return [
         found for batch in batches for found in beam_search(model, pad_sequences(batch), config)
     ]
+
+
+class WholePrefixes:
+    """A decoding state without a cache."""
+
+    def __init__(self, memory: Memory):
+        self.memory = memory
+        self.prefix_BWT = torch.zeros(len(memory.attend_BS), 1, 0, dtype=torch.long)
+
+    def keep(self, rows_B: Tensor):
+        self.memory = Memory(*(part[rows_B] for part in self.memory))
+        self.prefix_BWT = self.prefix_BWT[rows_B]
+
+
+def decode_without_cache(model: Transformer, monkeypatch: pytest.MonkeyPatch):
+    """Let the model read whole prefixes in every step."""
+
+    def step(token_BW: Tensor, parent_BW: Tensor, state: WholePrefixes) -> Tensor:
+        beam_size, length = token_BW.shape[1], state.prefix_BWT.shape[2]
+        taken_BWT = state.prefix_BWT.gather(1, parent_BW[..., None].expand(-1, -1, length))
+        state.prefix_BWT = torch.cat([taken_BWT, token_BW[..., None]], dim=2)
+        memory = Memory(*(part.repeat_interleave(beam_size, dim=0) for part in state.memory))
+        hidden = model.decode(state.prefix_BWT.flatten(0, 1), memory)[:, -1]
+        return hidden.unflatten(0, (-1, beam_size))
+
+    monkeypatch.setattr(model, "start", WholePrefixes)
+    monkeypatch.setattr(model, "step", step)
 
 
 def forced_log_prob(model: Transformer, source: list[int], tokens: tuple[int, ...]) -> float:
@@ -126,6 +155,43 @@ def test_results_do_not_depend_on_the_batch():
             assert [hypothesis.ids for hypothesis in one] == [h.ids for h in other]
             for left, right in zip(one, other, strict=True):
                 assert left.score == pytest.approx(right.score, rel=1e-12)
+
+
+def test_no_batch_size_and_no_cache_changes_a_translation_in_fp64(monkeypatch: pytest.MonkeyPatch):
+    model, sources, config = sharp_model(), sentences(70), SearchConfig(max_extra_tokens=8)
+    alone, *others = (search_all(model, sources, config, size) for size in (1, 7, 64))
+    decode_without_cache(model, monkeypatch)
+    others += [search_all(model, sources, config, size) for size in (1, 64)]
+    for other in others:
+        assert [found[0].ids for found in other] == [found[0].ids for found in alone]
+    assert len({len(found[0].ids) for found in alone}) > 5
+
+
+def test_in_fp32_translations_differ_in_ties_only(monkeypatch: pytest.MonkeyPatch):
+    model, sources, config = (
+        sharp_model().float(),
+        sentences(200),
+        SearchConfig(max_extra_tokens=8),
+    )
+    alone, *others = (search_all(model, sources, config, size) for size in (1, 7, 64))
+    decode_without_cache(model, monkeypatch)
+    others.append(search_all(model, sources, config, 64))
+    for other in others:
+        pairs = [(one[0], two[0]) for one, two in zip(alone, other, strict=True)]
+        different = [(one, two) for one, two in pairs if one.ids != two.ids]
+        assert len(different) <= len(sources) // 200
+        assert all(abs(one.score - two.score) < 1e-4 for one, two in different)
+
+
+def test_bf16_finds_what_fp32_finds_but_for_close_calls():
+    model, sources, config = sharp_model(), sentences(40), SearchConfig(max_extra_tokens=8)
+    exact = search_all(model, sources, config, 40)
+    coarse = search_all(model.bfloat16(), sources, config, 40)
+    close = [
+        one[0].score == pytest.approx(two[0].score, abs=0.1)
+        for one, two in zip(exact, coarse, strict=True)
+    ]
+    assert sum(close) > 30
 
 
 def test_results_do_not_depend_on_padding():
@@ -267,3 +333,125 @@ def test_searching_does_not_change_its_input():
     before = src_BS.clone()
     beam_search(sharp_model(), src_BS, SearchConfig())
     assert torch.equal(src_BS, before)
+
+
+# Forced prefixes
+
+
+def test_a_forced_prefix_begins_every_hypothesis_and_counts_in_its_score():
+    model, sources = sharp_model(), sentences(6)
+    prefixes = [[], [4], [5, 6], [7, 8, 9], [4, 4], []]
+    config = SearchConfig(num_best=3, max_extra_tokens=6)
+    found = beam_search(model, pad_sequences(sources), config, Extras(prefixes))
+    free = beam_search(model, pad_sequences(sources), config)
+    for row, (source, prefix) in enumerate(zip(sources, prefixes, strict=True)):
+        for hypothesis in found[row]:
+            assert list(hypothesis.ids[: len(prefix)]) == prefix
+            forced = forced_log_prob(model, source, tokens_of(hypothesis, len(source) + 6))
+            assert hypothesis.log_prob == pytest.approx(forced, abs=1e-9)
+        if not prefix:
+            assert [h.ids for h in found[row]] == [h.ids for h in free[row]]
+
+
+def test_forcing_what_greedy_search_finds_changes_nothing():
+    model, sources = sharp_model(), sentences(6)
+    config = SearchConfig(beam_size=1)
+    free = beam_search(model, pad_sequences(sources), config)
+    prefixes = [found[0].ids[: row % 4] for row, found in enumerate(free)]
+    forced = beam_search(model, pad_sequences(sources), config, Extras(prefixes))
+    assert [found[0].ids for found in forced] == [found[0].ids for found in free]
+
+
+def test_a_prefix_as_long_as_the_longest_translation_is_the_translation():
+    config = SearchConfig(max_extra_tokens=1)
+    (found,) = beam_search(sharp_model(), torch.tensor([[5, EOS]]), config, Extras([[4, 5, 6]]))
+    assert [hypothesis.ids for hypothesis in found] == [(4, 5, 6)]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "message"),
+    [
+        (
+            [4, 5, 6, 7],
+            r"at most as many tokens as its translation \(3\), but that of sentence 1 has 4",
+        ),
+        ([4, EOS], "that of sentence 1 holds padding, begin or end"),
+    ],
+)
+def test_a_prefix_that_cannot_be_is_refused(prefix: list[int], message: str):
+    config = SearchConfig(max_extra_tokens=1)
+    with pytest.raises(ValueError, match=message):
+        beam_search(
+            sharp_model(), pad_sequences([[5, EOS]] * 2), config, Extras(prefixes=[[], prefix])
+        )
+
+
+# Samples
+
+
+def sample_all(model: Transformer, sources: list[list[int]], config: SearchConfig, size: int):
+    found = []
+    for start in range(0, len(sources), size):
+        some = sources[start : start + size]
+        numbers = range(start, start + len(some))
+        found += beam_search(model, pad_sequences(some), config, Extras(numbers=numbers))
+    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found]
+
+
+def test_samples_depend_on_seed_and_sentence_number_and_not_on_the_batch():
+    model, sources = sharp_model(), sentences(12)
+    config = SearchConfig(sample=True, num_best=5, beam_size=1, max_extra_tokens=6)
+    alone = sample_all(model, sources, config, 1)
+    assert sample_all(model, sources, config, 5) == sample_all(model, sources, config, 12) == alone
+    assert all(len(found) == 5 for found in alone)
+    assert sample_all(model, sources, dataclasses.replace(config, seed=2), 12) != alone
+    turned = sample_all(model, sources[6:] + sources[:6], config, 12)
+    assert turned[6:] + turned[:6] != alone
+
+
+def test_samples_have_the_models_probabilities():
+    model, count = sharp_model(vocab_size=8), 1000
+    source = [4, 5, EOS]
+    hidden_BTD = model(torch.tensor([source]), torch.tensor([[BOS]]))
+    logits_V = model.logits(hidden_BTD[0, 0]).detach()
+    logits_V[[PAD, BOS]] = -math.inf
+    config = SearchConfig(sample=True, num_best=count, max_extra_tokens=0, temperature=1.5)
+    (found,) = beam_search(model, torch.tensor([source]), config)
+    first_N = torch.tensor([(*hypothesis.ids, EOS)[0] for hypothesis in found])
+    drawn_V = torch.bincount(first_N, minlength=8) / count
+    expected_V = (logits_V / 1.5).softmax(-1)
+    error_V = (expected_V * (1 - expected_V) / count).sqrt()
+    assert ((drawn_V - expected_V).abs() <= 4 * error_V).all()
+
+
+@pytest.mark.parametrize("options", [{"temperature": 1e-6}, {"top_k": 1}])
+def test_samples_of_the_likeliest_alone_are_greedy_search(options: dict[str, float]):
+    model, sources = sharp_model(), sentences(6)
+    config = SearchConfig(sample=True, max_extra_tokens=6, **options)  # type: ignore[arg-type]
+    expected = [[greedy(model, source, len(source) + 6)] for source in sources]
+    assert sample_all(model, sources, config, 6) == expected
+
+
+def test_a_samples_score_is_the_models():
+    model, source = sharp_model(), [4, 7, EOS]
+    config = SearchConfig(sample=True, num_best=6, temperature=2.0, top_k=5, max_extra_tokens=3)
+    (found,) = beam_search(model, torch.tensor([source]), config)
+    for hypothesis in found:
+        forced = forced_log_prob(model, source, tokens_of(hypothesis, len(source) + 3))
+        assert hypothesis.log_prob == pytest.approx(forced, abs=1e-9)
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+
+
+def test_alignments_name_a_source_position_for_each_token():
+    model, sources = sharp_model(), sentences(6)
+    config = SearchConfig(align_layer=2, num_best=3, max_extra_tokens=5)
+    found = beam_search(model, pad_sequences(sources), config)
+    plain = beam_search(model, pad_sequences(sources), dataclasses.replace(config, align_layer=0))
+    for source, some, bare in zip(sources, found, plain, strict=True):
+        alone = beam_search(model, torch.tensor([source]), config)[0]
+        assert [h.alignment for h in some] == [h.alignment for h in alone]
+        assert [h.ids for h in some] == [h.ids for h in bare]
+        for hypothesis in some:
+            assert len(hypothesis.alignment) == len(hypothesis.ids)
+            assert set(hypothesis.alignment) <= set(range(len(source)))
+        assert not any(h.alignment for h in bare)

@@ -10,8 +10,10 @@ import pytest
 
 from pipeline.clean import clean
 from pipeline.config import CLEAN_PRESETS, CleanConfig, Rule, RunConfig, Source, keyed
+from pipeline.dag import nodes
 from pipeline.download import download
 from pipeline.errors import ConfigError, CorpusError
+from pipeline.file_digests import FileDigests
 from pipeline.recipe import validate
 from pipeline.rules import RULES
 from pipeline.rules_parameters import RuleParameters
@@ -224,6 +226,21 @@ def test_languages_that_cannot_be_checked_are_told(run_clean):
     run_clean(languages=("tlh", "de"), say=told.append, rules_off=["language"])
     run_clean(say=told.append)
     assert len(told) == 1
+
+
+def test_cleaning_is_keyed_by_languages_and_by_the_model_of_them(tmp_path):
+    (tmp_path / "a").write_text("one\n")
+    (tmp_path / "b").write_text("eins\n")
+    source = {"name": "own", "src": str(tmp_path / "a"), "tgt": str(tmp_path / "b")}
+    recipe = {"name": "own", "src": "en", "download": {"train": [source]}}
+    configs = [RunConfig.model_validate({**recipe, "tgt": tgt}) for tgt in ("de", "nl")]
+    digests = FileDigests(tmp_path / "digests.json")
+    one, other = (
+        next(node for node in nodes(config, digests) if node.stage.name == "clean")
+        for config in configs
+    )
+    assert one.short_config != other.short_config
+    assert "lid.176.ftz" in one.stage.tools()["model of languages"]
 
 
 # The hostile corpora, from their files to the rows that are left. Right behaviour and pairs left

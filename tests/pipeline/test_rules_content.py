@@ -266,9 +266,10 @@ def test_an_unknown_language_is_not_checked(pair_batch, code):
 
 
 def test_the_score_of_a_language_is_a_parameter(pair_batch):
-    table = pair_batch((ENGLISH, GERMAN), ("What an absurd idea!", "Was für eine absurde Idee!"))
+    odd = ("What an absurd idea!", "Was für eine absurde Idee!")
+    table = pair_batch((ENGLISH, GERMAN), odd, (GERMAN, ENGLISH))
     answers = [
         language(table, RuleParameters("en", "de", min_language_score=score)).to_pylist()
         for score in (0.0, 0.5, 1.0)
     ]
-    assert answers == [[True, True], [True, False], [False, False]]
+    assert answers == [[True, True, True], [True, False, False], [False, False, False]]

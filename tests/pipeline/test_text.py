@@ -68,6 +68,14 @@ def test_normalising_twice_changes_nothing(text):
     assert normalise(once) == once
 
 
+def test_every_code_point_has_a_normal_form():
+    for first in range(0, sys.maxunicode + 1, 4_096):
+        codes = map(chr, range(first, first + 4_096))
+        once = normalise(" ".join(f"a{code}e {code}" for code in codes))
+        assert normalise(once) == once
+        assert once.encode().decode() == once
+
+
 @settings(deadline=None)
 @given(texts)
 def test_a_normal_form_is_single_spaced_nfc_that_can_be_written(text):

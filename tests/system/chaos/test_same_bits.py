@@ -19,7 +19,7 @@ from tests.system.chaos.training import (
     trained,
 )  # fmt: skip
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_each_row_is_trained_on_once_in_each_epoch(undisturbed):

@@ -5,7 +5,7 @@ import pytest
 from tests.system.chaos.ray_driver import INTERRUPTED, KILLED, out_of
 from tests.system.chaos.training import Disturbance, Place, result, trained
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_a_killed_worker_a_killed_driver_and_a_stop_do_not_show(drive, tmp_path, undisturbed):

@@ -70,7 +70,7 @@ def continuations(
 def draw_uniform(seed: int, sentences: Sequence[int], num_samples: int, place: int) -> Tensor:
     """Return fp64 numbers (B, W) in [0, 1) that depend on these and on nothing else."""
     numbers = [
-        [derive_seed(seed, sentence, sample, place) / 2**63 for sample in range(num_samples)]
+        [(derive_seed(seed, sentence, n, place) >> 10) / 2**53 for n in range(num_samples)]
         for sentence in sentences
     ]
     return torch.tensor(numbers, dtype=torch.float64)

@@ -56,7 +56,7 @@ def _die(place, tokens, processes, at=-1):
     """Run an attempt in a process of its own that is killed at an operation; its exit code."""
     child = processes.Process(target=_run_and_die, args=(place.folder, tokens, at))
     child.start()
-    child.join(60)
+    child.join(120)
     return child.exitcode
 
 

@@ -75,7 +75,7 @@ def drive(cluster, start_driver):
         codes = []
         while not codes or codes[-1] in (INTERRUPTED, KILLED):
             driver = start_driver(place, 2)
-            _, told = driver.communicate(timeout=150)
+            _, told = driver.communicate(timeout=400)
             codes.append(driver.returncode)
             if codes[-1] == INTERRUPTED:
                 assert_saved_where_it_stopped(place)

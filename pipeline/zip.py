@@ -54,7 +54,7 @@ def read_zip(file: BinaryIO, name: str, count: Count) -> Iterator[Entry]:
 
 
 def _kind(info: zipfile.ZipInfo) -> str:
-    if info.is_dir():
+    if info.filename.endswith("/"):  # `is_dir` fails on an empty name
         return "folder"
     mode = info.external_attr >> 16  # of Unix; other systems leave it 0
     if stat.S_ISLNK(mode):

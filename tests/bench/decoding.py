@@ -29,9 +29,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from foreign import pack, to_ctranslate2, to_hugging_face, token_names
 from measure import estimate, peak_memory_mib, table, where
 
-from model.config import BOS, EOS, PAD, UNK, SearchConfig
+from model.config import BOS, EOS, PAD, SearchConfig
 from model.search import beam_search
 from model.transformer import pad_sequences
 from pipeline.bundle import load_bundle
@@ -108,6 +109,16 @@ def make_ours_in_threads(bundle, tokens):
     return translate
 
 
+def make_ours_packed(bundle, tokens):
+    pack(bundle.model)
+    return make_ours(bundle, tokens)
+
+
+def make_ours_packed_in_threads(bundle, tokens):
+    pack(bundle.model)
+    return make_ours_in_threads(bundle, tokens)
+
+
 def make_hugging_face(bundle, tokens):
     model = to_hugging_face(bundle)
 
@@ -131,11 +142,12 @@ def make_hugging_face(bundle, tokens):
 def make_ctranslate2(bundle, tokens, replicas=1):
     import ctranslate2
 
-    folder = tempfile.mkdtemp()
-    to_ctranslate2(bundle, folder)
-    translator = ctranslate2.Translator(
-        folder, compute_type="float32", inter_threads=replicas, intra_threads=THREADS // replicas
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        to_ctranslate2(bundle, folder)
+        translator = ctranslate2.Translator(
+            folder, compute_type="float32", inter_threads=replicas,
+            intra_threads=THREADS // replicas,
+        )  # fmt: skip
     names = token_names(bundle.model.vocab_size)
     id_of = {name: number for number, name in enumerate(names)}
 
@@ -168,152 +180,6 @@ def strip(ids):
     return tuple(ids[: ids.index(EOS)] if EOS in ids else ids)
 
 
-# Our weights in others' models.
-
-
-def to_hugging_face(bundle):
-    """Pegasus is their pre-norm Transformer, Marian their post-norm one; both know sinusoids."""
-    import transformers
-
-    shape, vocab_size = bundle.model.config, bundle.model.vocab_size
-    kind = "Pegasus" if shape.norm == "pre" else "Marian"
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=vocab_size, d_model=shape.dim, activation_function="relu", scale_embedding=True,
-        encoder_layers=shape.num_encoder_layers, decoder_layers=shape.num_decoder_layers,
-        encoder_ffn_dim=shape.ff_dim, decoder_ffn_dim=shape.ff_dim,
-        encoder_attention_heads=shape.num_heads, decoder_attention_heads=shape.num_heads,
-        max_position_embeddings=shape.max_positions, pad_token_id=PAD, bos_token_id=BOS,
-        eos_token_id=EOS, forced_eos_token_id=None, decoder_start_token_id=BOS,
-    )  # fmt: skip
-    name = "PegasusForConditionalGeneration" if kind == "Pegasus" else "MarianMTModel"
-    model = getattr(transformers, name)(config).eval()
-    missing, unknown = model.load_state_dict(hugging_face_weights(bundle.model), strict=False)
-    assert not unknown, unknown
-    assert all(name.endswith(("final_logits_bias", "lm_head.weight")) for name in missing), missing
-    model.tie_weights()
-    model.generation_config.bad_words_ids = None
-    return model
-
-
-def hugging_face_weights(model):
-    """Their names for our weights; projections apart, and with biases of 0."""
-    renamed = {"model.shared.weight": model.embedding.weight}
-    for side, layers in (("encoder", model.encoder), ("decoder", model.decoder)):
-        renamed[f"model.{side}.embed_tokens.weight"] = model.embedding.weight
-        positions = model.src_positions if side == "encoder" else model.tgt_positions
-        renamed[f"model.{side}.embed_positions.weight"] = positions.table
-        if model.config.norm == "pre":
-            renamed |= prefixed(f"model.{side}.layer_norm.", getattr(model, f"{side}_norm"))
-        for number, layer in enumerate(layers):
-            for name, part in hugging_face_layer(layer):
-                renamed |= prefixed(f"model.{side}.layers.{number}.{name}.", part)
-    return {name: weight.detach() for name, weight in renamed.items()}
-
-
-def hugging_face_layer(layer):
-    norms = [each.norm for each in layer.add_norms]
-    yield "self_attn_layer_norm", norms[0]
-    yield from attention_parts("self_attn", layer.self_attention, ["q", "k", "v"])
-    if len(norms) == 3:
-        yield "encoder_attn_layer_norm", norms[1]
-        yield from attention_parts("encoder_attn", layer.cross_attention, ["k", "v"])
-    yield "fc1", layer.feed_forward.inner
-    yield "fc2", layer.feed_forward.outer
-    yield "final_layer_norm", norms[-1]
-
-
-def attention_parts(name, attention, fused_names):
-    if len(fused_names) == 3:
-        fused = attention.query_key_value
-    else:
-        fused = attention.key_value
-        yield f"{name}.q_proj", attention.query
-    biases = linear_bias(fused).split(attention.widths)
-    for part, weight, bias in zip(
-        fused_names, fused.weight.split(attention.widths), biases, strict=True
-    ):
-        yield f"{name}.{part}_proj", {"weight": weight, "bias": bias}
-    yield f"{name}.out_proj", attention.output
-
-
-def linear_bias(linear):
-    return torch.zeros(len(linear.weight)) if linear.bias is None else linear.bias
-
-
-def prefixed(prefix, part):
-    if isinstance(part, torch.nn.Linear):
-        part = {"weight": part.weight, "bias": linear_bias(part)}
-    elif isinstance(part, torch.nn.Module):
-        part = part.state_dict()
-    return {prefix + name: weight for name, weight in part.items()}
-
-
-def token_names(vocab_size):
-    names = [str(number) for number in range(vocab_size)]
-    names[PAD], names[UNK], names[BOS], names[EOS] = "<pad>", "<unk>", "<s>", "</s>"
-    return names
-
-
-def to_ctranslate2(bundle, folder):
-    """Write a CTranslate2 model with fp32 weights. Its tokens are our ids, as text."""
-    from ctranslate2.specs import TransformerSpec
-
-    model, shape = bundle.model, bundle.model.config
-    spec = TransformerSpec.from_config(
-        (shape.num_encoder_layers, shape.num_decoder_layers), shape.num_heads,
-        pre_norm=shape.norm == "pre",
-    )  # fmt: skip
-    for side, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        is_encoder = side is spec.encoder
-        embeddings = side.embeddings[0] if is_encoder else side.embeddings
-        embeddings.weight = array(model.embedding.weight)
-        side.scale_embeddings = shape.dim**0.5
-        positions = model.src_positions if is_encoder else model.tgt_positions
-        side.position_encodings.encodings = array(positions.table)
-        if shape.norm == "pre":
-            set_norm(side.layer_norm, model.encoder_norm if is_encoder else model.decoder_norm)
-        for layer_spec, layer in zip(side.layer, layers, strict=True):
-            set_layer(layer_spec, layer)
-    spec.decoder.projection.weight = array(model.embedding.weight)
-    spec.register_source_vocabulary(token_names(model.vocab_size))
-    spec.register_target_vocabulary(token_names(model.vocab_size))
-    spec.config.decoder_start_token, spec.config.bos_token = "<s>", "<s>"
-    spec.config.eos_token, spec.config.unk_token = "</s>", "<unk>"
-    spec.config.layer_norm_epsilon = 1e-5
-    spec.validate()
-    spec.optimize()
-    spec.save(str(folder))
-
-
-def set_layer(spec, layer):
-    norms = [each.norm for each in layer.add_norms]
-    set_norm(spec.self_attention.layer_norm, norms[0])
-    attention = layer.self_attention
-    set_linears(spec.self_attention.linear, [attention.query_key_value, attention.output])
-    if len(norms) == 3:
-        set_norm(spec.attention.layer_norm, norms[1])
-        attention = layer.cross_attention
-        set_linears(spec.attention.linear, [attention.query, attention.key_value, attention.output])
-    set_norm(spec.ffn.layer_norm, norms[-1])
-    feed_forward = layer.feed_forward
-    set_linears([spec.ffn.linear_0, spec.ffn.linear_1], [feed_forward.inner, feed_forward.outer])
-
-
-def set_linears(specs, linears):
-    for spec, linear in zip(specs, linears, strict=True):
-        spec.weight = array(linear.weight)
-        if linear.bias is not None:
-            spec.bias = array(linear.bias)
-
-
-def set_norm(spec, norm):
-    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
-
-
-def array(weight):
-    return weight.detach().numpy()
-
-
 class Contestant(NamedTuple):
     make: object
     tokens: int
@@ -327,6 +193,10 @@ OURS = "ours"
 CONTESTANTS = {
     OURS: Contestant(make_ours, 2000),
     "ours, two threads of one": Contestant(make_ours_in_threads, 2000, threads=1),
+    "ours, packed weights": Contestant(make_ours_packed, 2000),
+    "ours, packed weights, two threads of one": Contestant(
+        make_ours_packed_in_threads, 2000, threads=1
+    ),
     "Hugging Face": Contestant(make_hugging_face, 2000, goal=1.7),
     "CTranslate2": Contestant(make_ctranslate2, 2000, goal=0.95),
     "CTranslate2, two replicas": Contestant(make_two_ctranslate2, 2000, goal=0.65),

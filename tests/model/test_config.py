@@ -97,6 +97,9 @@ def test_training_out_of_range_is_refused(values: dict[str, Any], message: str):
         ({"num_best": 0}, r"`num_best` must be at least 1"),
         ({"num_best": 5}, r"`num_best` must be at most `beam_size` \(4\), but is 5\."),
         ({"max_extra_tokens": -1}, r"`max_extra_tokens` must be at least 0"),
+        ({"temperature": 0.0}, r"`temperature` must be above 0"),
+        ({"top_k": -1}, r"`top_k` must be at least 0"),
+        ({"align_layer": -1}, r"`align_layer` must be at least 0"),
         ({"length_penalty": float("nan")}, r"`length_penalty` must be finite, but is nan\."),
     ],
 )

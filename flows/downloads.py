@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from flows.progress import Display
 from pipeline.address import file_name, public
-from pipeline.config import FileSource
 from pipeline.fetched import Files
+from pipeline.sources import FileSource
 
 AT_ONCE = 4
 """Few enough for one server to bear."""

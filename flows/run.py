@@ -15,7 +15,7 @@ from flows.progress import Display
 from pipeline.address import recorded
 from pipeline.artifact import MANIFEST, Artifact, Identity, Json, Root, check_writable, write_json
 from pipeline.compute import Compute
-from pipeline.config import FileSource, RunConfig
+from pipeline.config import RunConfig
 from pipeline.dag import (
     PINNED_OTHERWISE,
     Node,
@@ -33,6 +33,7 @@ from pipeline.file_digests import FileDigests
 from pipeline.job import Job
 from pipeline.lock import LOCK_FILE, Lock, Pin
 from pipeline.recipe import SHIPPED, find_recipe, read_recipe
+from pipeline.sources import FileSource
 
 
 @dataclass(frozen=True)

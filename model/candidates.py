@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from model.config import BOS, PAD, SearchConfig
-from model.trainer import derive_seed
+from model.seeds import derive_seed
 from model.transformer import Transformer
 
 GROUP = 32

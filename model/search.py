@@ -20,8 +20,6 @@ from model.config import BOS, EOS, PAD, SearchConfig
 from model.memory import DecodingState, keep_rows
 from model.transformer import Transformer, pad_sequences
 
-__all__ = ["Hypothesis", "SearchConfig", "beam_search", "length_penalty"]
-
 
 class Hypothesis(NamedTuple):
     """A translation."""

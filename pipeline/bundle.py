@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from model.config import EOS, ModelConfig, SearchConfig
-from model.search import beam_search
+from model.search import Extras, beam_search
 from model.transformer import Transformer, pad_sequences
 from pipeline.artifact import Json, write_json
 from pipeline.errors import TradukoError
@@ -54,7 +54,8 @@ class Bundle:
         done = len(texts) - sum(map(bool, ids))
         for rows in _batches([len(row) + 1 for row in ids], tokens_per_batch):
             sources = pad_sequences([[*ids[row], EOS] for row in rows])
-            for row, hypotheses in zip(rows, beam_search(self.model, sources, search), strict=True):
+            best = beam_search(self.model, sources, search, Extras(numbers=rows))
+            for row, hypotheses in zip(rows, best, strict=True):
                 found[row] = hypotheses[0].ids
             done += len(rows)
             if progress:

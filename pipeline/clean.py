@@ -4,7 +4,6 @@ Out: `part-*.parquet` of kept rows, `rejected/part-*.parquet` with the rule that
 """
 
 import contextlib
-import dataclasses
 from collections import Counter
 
 import pyarrow as pa
@@ -35,7 +34,8 @@ def clean(
         download: The raw files.
         job: The workplace.
     """
-    parameters = _parameters(config, languages)
+    src, tgt = languages
+    parameters = RuleParameters(**dict(config), src_language=src, tgt_language=tgt)
     _say_what_is_not_checked(parameters, job)
     rejected_by: Counter[str] = Counter()
     total = download.stats["rows"]
@@ -63,15 +63,8 @@ def clean(
     }
 
 
-def _parameters(config: CleanConfig, languages: tuple[str, str]) -> RuleParameters:
-    names = {field.name for field in dataclasses.fields(RuleParameters)}
-    bounds = {name: getattr(config, name) for name in names & CleanConfig.model_fields.keys()}
-    bounds |= {"drop": tuple(config.drop), "off": frozenset(config.rules_off)}
-    return RuleParameters(src_language=languages[0], tgt_language=languages[1], **bounds)
-
-
 def _say_what_is_not_checked(parameters: RuleParameters, job: Job) -> None:
-    if "language" in parameters.off:
+    if "language" in parameters.rules_off:
         return
     for _, language in parameters.languages:
         if not is_known(language):

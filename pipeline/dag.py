@@ -13,11 +13,13 @@ from typing import Literal
 
 from pipeline.address import recorded
 from pipeline.artifact import Artifact, Damaged, Identity, Input, Json, Root, digest_json
-from pipeline.config import FileSource, RunConfig, Source, keyed
+from pipeline.config import RunConfig
 from pipeline.errors import CorpusError
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
 from pipeline.lock import LOCK_FILE, Pin
+from pipeline.section import keyed
+from pipeline.sources import FileSource, Source
 
 BUNDLE_FILES = {
     "vocab": ("tokenizer.model", "tokenizer.json"),

@@ -14,7 +14,6 @@ from pipeline.address import file_name
 from pipeline.archives import extract_all, first_members, is_archive
 from pipeline.artifact import Json
 from pipeline.builtin.quickstart import pairs
-from pipeline.config import BuiltinSource, FileSource, Source
 from pipeline.drift import Drift, told
 from pipeline.errors import CorpusError
 from pipeline.faults import Fault, Faults
@@ -22,6 +21,7 @@ from pipeline.fetch import Fetched
 from pipeline.formats import SIDES, read_corpus, write_layout
 from pipeline.job import Job
 from pipeline.partial import Progress
+from pipeline.sources import BuiltinSource, FileSource, Source
 
 REJECTED_FILE = "rejected.jsonl"
 """Of each row left out: source, file, line, byte, kind, what is wrong, and its first bytes."""

@@ -25,12 +25,12 @@ from typing import IO
 from pipeline.address import file_name, local_path, mirrored, public, recorded
 from pipeline.artifact import write_json
 from pipeline.checks import Checks, Measured, Pinned, measure
-from pipeline.config import FileSource
 from pipeline.disk import disk_errors
 from pipeline.fetch import USUAL, Fetched, examine, fetch
 from pipeline.lock import Lock
 from pipeline.partial import Progress
 from pipeline.request import Patience
+from pipeline.sources import FileSource
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.config import Layout, Source
 from pipeline.corpus import read_aligned, read_ted, two_files
 from pipeline.faults import Chunk, Faults
 from pipeline.gettext import read_mo, read_po
@@ -18,6 +17,7 @@ from pipeline.jsonl import read_jsonl
 from pipeline.lines import BATCH_ROWS, File, checked
 from pipeline.parquet import read_parquet
 from pipeline.sgm import read_sgm
+from pipeline.sources import Layout, Source
 from pipeline.tmx import read_tmx
 from pipeline.tsv import read_tsv
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from pipeline.config import Layout
 from pipeline.faults import MAX_RAW_BYTES, Chunk, Fault
 from pipeline.lines import File, Lines, read_lines
+from pipeline.sources import Layout
 
 _MAX_KEYS_NAMED = 8
 

@@ -18,8 +18,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field, ValidationError
 
-from pipeline.config import Section, Sha256
 from pipeline.errors import ConfigError
+from pipeline.section import Section, Sha256
 
 LOCK_FILE = "traduko.lock"
 

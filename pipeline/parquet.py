@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import Chunk, Fault
 from pipeline.lines import MAX_LINE_BYTES, File, utf8_fault
+from pipeline.sources import Layout
 
 _MAGIC = b"PAR1"
 _BUFFER_BYTES = 2**20

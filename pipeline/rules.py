@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.errors import ConfigError
 from pipeline.rules_content import drop, language, letters, mojibake, numbers, tags, urls
 from pipeline.rules_copy import copied
 from pipeline.rules_length import empty, length, long_word, ratio, with_words
@@ -42,18 +41,11 @@ class Applied(NamedTuple):
 
 
 def apply(batch: pa.RecordBatch, parameters: RuleParameters) -> Applied:
-    """Parts a batch into what every rule keeps and what one rejects.
-
-    Raises:
-        ConfigError: If a rule that is off is none.
-    """
-    unknown = ", ".join(sorted(parameters.off - RULES.keys()))
-    if unknown:
-        raise ConfigError(f"Rules that are off must be of {', '.join(RULES)}; not {unknown}.")
+    """Parts a batch into what every rule keeps and what one rejects."""
     rule_of_row = np.full(batch.num_rows, None, dtype=object)
     rows, kept = np.arange(batch.num_rows), with_words(batch)
     for name, rule in RULES.items():
-        if name in parameters.off:
+        if name in parameters.rules_off:
             continue
         keep = rule(kept, parameters)  # only rows that are still there: later rules cost more
         is_kept = keep.to_numpy(zero_copy_only=False)

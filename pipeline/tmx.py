@@ -16,11 +16,11 @@ from xml.parsers import expat
 import numpy as np
 import pyarrow as pa
 
-from pipeline.config import Layout
 from pipeline.errors import ConfigError, CorpusError
 from pipeline.faults import Chunk
 from pipeline.lines import MAX_LINE_BYTES, File, blocks
 from pipeline.markup import one_line
+from pipeline.sources import Layout
 
 _CODES = frozenset({"bpt", "ept", "it", "ph", "ut"})
 """Elements whose content is formatting of the tool that wrote them."""

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import MAX_RAW_BYTES, Chunk, Fault
 from pipeline.lines import File, Lines, read_lines
+from pipeline.sources import Layout
 
 
 def read_tsv(file: File, layout: Layout, batch_rows: int) -> Iterator[Chunk]:

@@ -36,7 +36,7 @@ from pipeline.compute import InProcess
 from pipeline.config import CleanConfig, ComputeConfig, Rule
 from pipeline.formats import read_corpus
 from pipeline.job import Job
-from pipeline.rules import RULES, apply
+from pipeline.rules import apply
 from pipeline.rules_parameters import RuleParameters
 from pipeline.text import normalise_column
 
@@ -177,14 +177,18 @@ def ours(job):
 
 def sets():
     only = {
-        "same": RuleParameters(**BOUNDS, off=frozenset(RULES) - {"empty", *SAME}),
-        "shared": RuleParameters(**BOUNDS, off=frozenset(RULES) - {"empty", *SHARED}),
+        "same": RuleParameters(**BOUNDS, rules_off=all_but(*SAME)),
+        "shared": RuleParameters(**BOUNDS, rules_off=all_but(*SHARED)),
     }
     languages = {"src_language": "en", "tgt_language": "de"}
     return only | {
-        "default": RuleParameters(**languages, off=frozenset({"language"})),
-        "language": RuleParameters(**languages, off=frozenset(RULES) - {"language"}),
+        "default": RuleParameters(**languages, rules_off=["language"]),
+        "language": RuleParameters(**languages, rules_off=all_but("language")),
     }
+
+
+def all_but(*rules):
+    return [rule for rule in get_args(Rule) if rule not in rules]
 
 
 def parts(batches):
@@ -203,8 +207,7 @@ def through_files(job):
         raw = root.produce(
             Identity("download", 1, {}, ()), lambda out, _: copied(folder, out, job)
         )[0]
-        off = [rule for rule in get_args(Rule) if rule not in SHARED]
-        config = CleanConfig(**BOUNDS, rules_off=off)
+        config = CleanConfig(**BOUNDS, rules_off=all_but(*SHARED))
         started = time.process_time()
         root.produce(
             Identity("clean", 1, {}, (), aside=("rejected/*",)),

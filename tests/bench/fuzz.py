@@ -29,9 +29,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.archives import extract_all
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.formats import read_files
+from pipeline.sources import Layout
 
 PAIRS = [(f"The clock strikes {n}.", f"Die Uhr schlägt {n}.") for n in range(40)]
 SIDES = ["".join(f"{pair[side]}\n" for pair in PAIRS).encode() for side in (0, 1)]

@@ -22,9 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.config import Layout
 from pipeline.drift import Drift
 from pipeline.formats import read_files
+from pipeline.sources import Layout
 
 ROWS_PER_CHUNK = 10_000
 ROWS_PER_GROUP = 2**20

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from flows.downloads import AT_ONCE, fetch_all
-from pipeline.config import FileSource
 from pipeline.errors import CorpusError
 from pipeline.fetch import Fetched
+from pipeline.sources import FileSource
 
 
 class Screen:

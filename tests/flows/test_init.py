@@ -8,9 +8,9 @@ import tomllib
 import pytest
 
 from flows.init import MIN_PAIRS, OwnText, Size, measure, suggest, write_recipe
-from pipeline.config import Source
 from pipeline.errors import ConfigError, CorpusError
 from pipeline.recipe import read_recipe
+from pipeline.sources import Source
 
 
 @pytest.fixture

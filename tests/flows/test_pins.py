@@ -3,11 +3,11 @@
 import hashlib
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from flows.cli import main
+from tests.servers import Bodies, serving
 
 pytestmark = pytest.mark.usefixtures("without_engines")
 
@@ -19,27 +19,8 @@ TEXTS = {
 
 @pytest.fixture
 def server():
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            server.asked.append(self.path)
-            body = server.texts[self.path.partition("?")[0].strip("/")]
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.texts, server.asked = dict(TEXTS), []
-    server.site = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Bodies, bodies=dict(TEXTS)) as server:
+        yield server
 
 
 @pytest.fixture
@@ -119,7 +100,7 @@ def test_pinning_changes_no_name(traduko, server):
 @pytest.mark.parametrize("changed", [b"Other text.\n" * 30, TEXTS["de"].replace(b"9", b"8")])
 def test_on_a_second_machine_a_changed_file_is_refused(traduko, server, folder, changed):
     traduko()
-    server.texts["de"] = changed
+    server.bodies["de"] = changed
     code, document, _ = traduko("run", "other")
     assert (code, document["error"]["kind"]) == (2, "corpus")
     message = document["error"]["message"]
@@ -147,7 +128,7 @@ def test_an_artifact_of_another_file_than_the_pinned_one_is_built_again(
     traduko, pins, folder, server
 ):
     _, old, _ = traduko("run", "old")
-    server.texts["de"] = TEXTS["de"].replace(b"9", b"8")
+    server.bodies["de"] = TEXTS["de"].replace(b"9", b"8")
     (folder / "traduko.lock").unlink()
     traduko("run", "new")
     _, planned, _ = traduko("plan", "old")

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from model.config import BOS, EOS, PAD, ModelConfig
+from model.config import BOS, EOS, PAD, ModelConfig, SearchConfig
 from model.memory import Memory
-from model.search import Extras, Hypothesis, Search, SearchConfig, beam_search, length_penalty
+from model.search import Extras, Hypothesis, Search, beam_search, length_penalty
 from model.transformer import Transformer, pad_sequences
 
 

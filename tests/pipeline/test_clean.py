@@ -1,22 +1,20 @@
 """Each pair is kept or rejected by a named rule, and none is lost."""
 
-import dataclasses
 import json
 import re
 from collections import Counter
-from typing import get_args
 
 import pytest
 
 from pipeline.clean import clean
-from pipeline.config import CLEAN_PRESETS, CleanConfig, Rule, RunConfig, Source, keyed
+from pipeline.config import CLEAN_PRESETS, CleanConfig, RunConfig
 from pipeline.dag import nodes
 from pipeline.download import download
 from pipeline.errors import ConfigError, CorpusError
 from pipeline.file_digests import FileDigests
 from pipeline.recipe import validate
-from pipeline.rules import RULES
-from pipeline.rules_parameters import RuleParameters
+from pipeline.section import keyed
+from pipeline.sources import Source
 
 ENGLISH = [
     "The clock strikes  seven.",
@@ -180,17 +178,6 @@ def test_faults_of_the_section_are_told(config, words):
     recipe = {"name": "own", "src": "en", "tgt": "de", "download": download, "clean": config}
     with pytest.raises(ConfigError, match=re.escape(words)):
         validate(recipe)
-
-
-def test_the_bounds_of_the_rules_are_those_of_a_recipe():
-    section, rules = CleanConfig(), RuleParameters()
-    shared = {field.name for field in dataclasses.fields(RuleParameters)} & set(
-        CleanConfig.model_fields
-    )
-    assert {name: getattr(section, name) for name in shared - {"drop"}} == {
-        name: getattr(rules, name) for name in shared - {"drop"}
-    }
-    assert get_args(Rule) == tuple(name for name in RULES if name not in {"empty", "drop"})
 
 
 @pytest.mark.parametrize(("preset", "values"), CLEAN_PRESETS.items())

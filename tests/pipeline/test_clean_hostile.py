@@ -3,8 +3,9 @@
 import pytest
 
 from pipeline.clean import clean
-from pipeline.config import CleanConfig, Source
+from pipeline.config import CleanConfig
 from pipeline.download import download
+from pipeline.sources import Source
 
 # By case: the lines that each rule takes. What is in no list is kept. Where the index says `?`:
 # a shifted corpus (26) looks right pair by pair; odd code points (86) are removed, and the rest of

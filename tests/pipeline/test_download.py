@@ -6,20 +6,21 @@ import io
 import json
 import re
 import tarfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 
 import pyarrow as pa
 import pytest
 
 from pipeline.builtin.quickstart import pairs
-from pipeline.config import FileSource, RunConfig, Source
+from pipeline.config import RunConfig
 from pipeline.dag import nodes
 from pipeline.download import REJECTED_FILE, download
 from pipeline.errors import CorpusError
 from pipeline.fetched import Files
 from pipeline.file_digests import FileDigests
 from pipeline.formats import read_corpus
+from pipeline.sources import FileSource, Source
+from tests.servers import Bodies, serving
 
 ENGLISH = b"The clock strikes seven.\r\n\r\nA door.\n"
 GERMAN = "Die Uhr schlägt sieben.\n\nEine Tür.".encode()
@@ -38,30 +39,13 @@ def write(tmp_path):
 
 @pytest.fixture
 def serve():
-    """Serves bytes by path, whatever the query is; gives the address of the folder."""
-    servers = []
+    """Serves bytes by path; gives the address of the folder."""
+    with ExitStack() as servers:
 
-    def start(**bodies):
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                body = bodies[self.path.split("?")[0].strip("/")]
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def start(**bodies):
+            return servers.enter_context(serving(Bodies, bodies=bodies)).site
 
-            def log_message(self, *_):
-                pass
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_address[1]}"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 def source(src, tgt, **more):

@@ -16,6 +16,7 @@ from pipeline.checks import Checks, Pinned
 from pipeline.errors import ConfigError, CorpusError, InputError, TradukoError
 from pipeline.fetch import fetch
 from pipeline.request import Patience
+from tests.servers import serving
 
 BODY = b"The clock strikes seven.\n" * 100_000  # a few blocks
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -148,23 +149,23 @@ def no_proxies(monkeypatch):
 
 @pytest.fixture
 def server():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Misbehaving)
-    server.calls, server.asked, server.retry_after = Counter(), [], "0"
-    server.script, server.sent = [], 0
-    server.released = threading.Event()
-    server.handle_error = lambda *_: None  # a client that gives up is what some tests are about
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.released.set()
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    released = threading.Event()
+    with serving(
+        Misbehaving,
+        calls=Counter(),
+        asked=[],
+        retry_after="0",
+        script=[],
+        sent=0,
+        released=released,
+    ) as server:
+        yield server
+        released.set()
 
 
 @pytest.fixture
 def site(server):
-    return f"http://127.0.0.1:{server.server_port}"
+    return server.site
 
 
 @pytest.fixture

@@ -5,49 +5,25 @@ import json
 import os
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from pipeline.address import recorded
-from pipeline.config import FileSource
 from pipeline.errors import CorpusError
 from pipeline.lock import LOCK_FILE, Lock, Pin
+from pipeline.sources import FileSource
+from tests.servers import Bodies, serving
 
 BODY = b"The clock strikes seven.\n" * 10_000
 OTHER = BODY.replace(b"seven", b"eight")
 SHA256, MD5 = hashlib.sha256(BODY).hexdigest(), hashlib.md5(BODY).hexdigest()
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Serves one body, whatever is asked for, once it may."""
-
-    def do_GET(self):
-        self.server.asked.append(self.path)
-        self.server.may_answer.wait(10)
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.server.body)))
-        self.end_headers()
-        self.wfile.write(self.server.body)
-
-    def log_message(self, *_):
-        pass
-
-
 @pytest.fixture
 def server():
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.body, server.asked, server.may_answer = BODY, [], threading.Event()
-    server.may_answer.set()
-    server.site = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield server
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with serving(Bodies, bodies={"train.en": BODY, "train.en2": BODY}) as server:
+        yield server
 
 
 @pytest.fixture
@@ -80,7 +56,7 @@ def test_an_address_is_fetched_once(files, server, address):
 
 def test_addresses_that_differ_only_in_their_query_are_two(files, server, address):
     read(files, at(f"{address}?lang=en"))
-    server.body = OTHER
+    server.bodies["train.en"] = OTHER
     assert read(files, at(f"{address}?lang=de"))[1] == OTHER
     assert read(files, at(f"{address}?lang=en"))[1] == BODY
 
@@ -168,7 +144,7 @@ def test_a_damaged_entry_costs_no_download(files, server, address, entry):
 
 def test_another_file_than_wanted_is_not_taken(files, server, address):
     read(files, at(address))
-    server.body = OTHER
+    server.bodies["train.en"] = OTHER
     checks = {"md5": hashlib.md5(OTHER).hexdigest(), "bytes": len(OTHER)}
     assert read(files, at(address, **checks))[1] == OTHER
     assert read(files, at(address))[1] == OTHER
@@ -179,7 +155,7 @@ def test_an_md5_is_measured_when_it_is_asked_for(files, server, address):
     read(files, at(address))
     assert read(files, at(address, md5=MD5))[0].md5 == MD5
     assert len(server.asked) == 1
-    server.body = OTHER
+    server.bodies["train.en"] = OTHER
     with pytest.raises(CorpusError, match=f"must have the md5 {'0' * 32}, but has"):
         read(files, at(address, md5="0" * 32))
 
@@ -241,7 +217,7 @@ def test_a_file_can_be_open_twice(files, address):
 PROGRAM = """
 import sys
 from pathlib import Path
-from pipeline.config import FileSource
+from pipeline.sources import FileSource
 from pipeline.fetched import Files
 from pipeline.lock import Lock
 files = Files(Path(sys.argv[1]), {}, Lock(Path(sys.argv[1]) / "lock", print), print)

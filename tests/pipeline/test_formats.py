@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import lines as lines_module
-from pipeline.config import Layout, Source
 from pipeline.dag import nodes
 from pipeline.download import download
 from pipeline.errors import ConfigError, CorpusError
@@ -23,6 +22,7 @@ from pipeline.faults import Faults
 from pipeline.file_digests import FileDigests
 from pipeline.formats import read_corpus, read_files
 from pipeline.recipe import read_recipe
+from pipeline.sources import Layout, Source
 from pipeline.tables import RowsDigest
 
 TSV = Layout(format="tsv", columns=(0, 1))

@@ -6,10 +6,10 @@ import struct
 import pytest
 
 from pipeline import gettext
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import Faults
 from pipeline.formats import read_files
+from pipeline.sources import Layout
 
 CATALOGUE = r"""# Somebody's comment.
 msgid ""

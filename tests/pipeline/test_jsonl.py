@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import jsonl
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import Faults
 from pipeline.formats import read_files
+from pipeline.sources import Layout
 
 JSONL = Layout(format="jsonl", columns=("src", "tgt"))
 ENGLISH_GERMAN = Layout(format="jsonl", columns=("en", "de"))

@@ -4,11 +4,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import Faults
 from pipeline.formats import read_files
 from pipeline.lines import MAX_LINE_BYTES
+from pipeline.sources import Layout
 
 
 @pytest.fixture

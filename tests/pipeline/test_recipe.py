@@ -3,9 +3,9 @@ import torch
 
 from model.schedule import learning_rate
 from model.transformer import Transformer
-from pipeline.config import keyed
 from pipeline.errors import ConfigError
 from pipeline.recipe import origins, parse_overrides, read_recipe, shipped_recipes
+from pipeline.section import keyed
 
 
 def write(folder, text, name="own.toml"):
@@ -90,6 +90,10 @@ def test_mirrors_join_those_of_the_recipe(tmp_path):
         ("model.num_head=3", "Did you mean `model.num_heads`"),
         ("zzz=3", "`zzz` is not a field of a recipe. There are: name, src, tgt"),
         ("train.max_steps=many", "`train.max_steps` must be a valid integer.*but is 'many'"),
+        (
+            "clean.rules_off=['lenght']",
+            "`clean.rules_off.0` must be 'length', 'ratio'.*but is 'lenght'",
+        ),
         ("clean.max_words=0", "`clean.max_words` must be greater than or equal to 1, but is 0"),
         ("vocab.kind=wordpiece", "`vocab.kind` must be 'unigram' or 'bpe', but is 'wordpiece'"),
         ("train=3", "`train` must be a dictionary"),

@@ -262,14 +262,19 @@ def test_an_unknown_language_is_not_checked(pair_batch, code):
     table = pair_batch((ENGLISH, FRENCH), (FRENCH, ENGLISH))
     known = RuleParameters(src_language="en", tgt_language=code)
     assert language(table, known).to_pylist() == [True, False]
-    assert language(table, RuleParameters(code, code)).to_pylist() == [True, True]
+    assert language(table, RuleParameters(src_language=code, tgt_language=code)).to_pylist() == [
+        True,
+        True,
+    ]
 
 
 def test_the_score_of_a_language_is_a_parameter(pair_batch):
     odd = ("What an absurd idea!", "Was für eine absurde Idee!")
     table = pair_batch((ENGLISH, GERMAN), odd, (GERMAN, ENGLISH))
     answers = [
-        language(table, RuleParameters("en", "de", min_language_score=score)).to_pylist()
+        language(
+            table, RuleParameters(src_language="en", tgt_language="de", min_language_score=score)
+        ).to_pylist()
         for score in (0.0, 0.5, 1.0)
     ]
     assert answers == [[True, True, True], [True, False, False], [False, False, False]]

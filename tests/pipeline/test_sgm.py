@@ -5,11 +5,11 @@ import gzip
 import pytest
 
 from pipeline import lines as lines_module
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import Faults
 from pipeline.formats import read_files
 from pipeline.lines import MAX_LINE_BYTES
+from pipeline.sources import Layout
 
 
 @pytest.fixture

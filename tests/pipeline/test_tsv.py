@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 from pipeline import lines as lines_module
-from pipeline.config import Layout
 from pipeline.errors import CorpusError
 from pipeline.faults import Faults
 from pipeline.formats import read_files
+from pipeline.sources import Layout
 
 TSV = Layout(format="tsv", columns=(0, 1))
 

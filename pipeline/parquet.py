@@ -42,7 +42,7 @@ def read_parquet(file: File, layout: Layout, batch_rows: int) -> Iterator[Chunk]
             for batch in parquet.iter_batches(batch_rows, columns=names, use_threads=False):
                 yield _chunk(batch, names, line, file.name)
                 line += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: of names
         reason = str(error).split("\n", 1)[0][:200]
         raise CorpusError(
             f"`{file.name}` must be a whole Parquet file, but is damaged ({reason}). "

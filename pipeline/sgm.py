@@ -166,7 +166,7 @@ def _tags(file: File) -> Iterator[_Tag]:
 def _id(attributes: bytes) -> str:
     found = _ID.search(attributes)
     value = next((group for group in found.groups() if group is not None), b"") if found else b""
-    return value.decode(errors="backslashreplace")[:_MAX_ID_CHARS]
+    return " ".join(value.decode(errors="backslashreplace").split())[:_MAX_ID_CHARS]
 
 
 def _text(segment: _Segment, name: str, number: int, faults: list[Fault]) -> str:

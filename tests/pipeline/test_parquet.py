@@ -123,3 +123,10 @@ def test_what_is_no_whole_parquet_file_is_refused(write, tmp_path):
 def test_a_table_without_rows_is_no_corpus(write):
     with pytest.raises(CorpusError, match=r"at least one pair, but none is left \(no rows\)"):
         read(write(src=pa.array([], pa.string()), tgt=pa.array([], pa.string())))
+
+
+def test_a_columns_name_that_is_not_utf8_is_damage(write):
+    path = write(src=["a"], tgt=["b"])
+    path.write_bytes(path.read_bytes().replace(b"tgt", b"tg\xf4"))
+    with pytest.raises(CorpusError, match="must be a whole Parquet file, but is damaged"):
+        read(path)

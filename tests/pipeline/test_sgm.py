@@ -128,3 +128,11 @@ def test_no_file_takes_long_or_fills_the_memory(read, made):
         read(made * 10**6, made * 10**6)
     with pytest.raises(CorpusError, match="segments of at most 4,194,304 bytes"):
         read("<seg>" + "x" * (2 * MAX_LINE_BYTES), sgm("a"))
+
+
+def test_white_space_in_a_documents_name_counts_and_shows_as_one_space(read):
+    document = '<doc docid="a{}b"><seg id="1">text</seg></doc>'
+    assert len(read(document.format("\n"), document.format(" "))[0]) == 1
+    with pytest.raises(CorpusError, match=r"document 1 is `a b` in .* and `axb` in") as error:
+        read(document.format("\n"), document.format("x"))
+    assert "\n" not in str(error.value)

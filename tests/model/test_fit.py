@@ -126,9 +126,13 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
 
 
 def test_training_longer_equals_training_long_at_once(tmp_path):
-    at_once, _ = train(tmp_path / "at once", replace(TRAIN, max_steps=12))
-    train(tmp_path / "raised")
-    raised, _ = train(tmp_path / "raised", replace(TRAIN, max_steps=12))
+    long, short = (
+        replace(TRAIN, max_steps=steps, checkpoint_every_steps=30) for steps in (200, 100)
+    )
+    at_once, _ = train(tmp_path / "at once", long)
+    train(tmp_path / "raised", short)
+    raised, events = train(tmp_path / "raised", long)
+    assert events[0][:2] == (100, "resumed")
     assert same(raised, at_once)
 
 

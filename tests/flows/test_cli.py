@@ -9,6 +9,8 @@ import pytest
 
 from flows import cli
 from flows.cli import main
+from flows.commands.options import open_run
+from flows.run import Run
 
 pytestmark = pytest.mark.usefixtures("without_engines")
 
@@ -180,7 +182,7 @@ def test_an_interrupted_run_exits_with_130(recipe, tmp_path, monkeypatch, capsys
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.Run, "execute", interrupt)
+    monkeypatch.setattr(Run, "execute", interrupt)
     assert main(["run", str(recipe), "--root", str(tmp_path / "root")]) == 130
     assert "Run the same command to go on" in capsys.readouterr().err
 
@@ -204,8 +206,8 @@ def test_the_root_comes_from_the_option_then_the_environment_then_the_recipe(
     recipe, tmp_path, monkeypatch
 ):
     def root_of(*options):
-        arguments = cli._parser().parse_args(["plan", str(recipe), *options])
-        return cli._make_run(arguments, lambda line: None).root.folder
+        arguments = cli.parser().parse_args(["plan", str(recipe), *options])
+        return open_run(arguments, lambda line: None).root.folder
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("TRADUKO_ROOT", raising=False)

@@ -1,16 +1,15 @@
 """Which source positions a translation looks at: cross-attention weights, and their maxima.
 
-Axes: B sentences, S source, T target positions, D width, H heads.
+Axes: B sentences, S source, T target positions, H heads.
 """
 
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from model.config import BOS, PAD
-from model.memory import Memory
-from model.transformer import CrossAttention, Transformer, pad_sequences
+from model.transformer import Transformer, pad_sequences
 
 
 def align(
@@ -52,18 +51,7 @@ def cross_weights(
         raise ValueError(
             f"`align_layer` must be a decoder layer (1 to {len(model.decoder)}), but is {layer}."
         )
-    kept: list[Tensor] = []
-
-    def note(attention: nn.Module, inputs: tuple[Tensor, Memory]) -> None:
-        assert isinstance(attention, CrossAttention)
-        kept.append(attention.weights(*inputs[:2]).mean(dim=1))
-
-    attention = model.decoder[layer - 1].cross_attention
-    assert isinstance(attention, CrossAttention)
-    hook = attention.register_forward_pre_hook(note)
-    try:
-        with torch.no_grad():
-            model(src_BS, pad_sequences([[BOS, *tokens] for tokens in ids]).to(src_BS))
-    finally:
-        hook.remove()
-    return kept[0].masked_fill((src_BS == PAD)[:, None], 0.0)
+    tgt_in_BT = pad_sequences([[BOS, *tokens] for tokens in ids]).to(src_BS)
+    with torch.no_grad():
+        weights_BHTS = model.cross_weights(tgt_in_BT, model.encode(src_BS), layer)
+    return weights_BHTS.mean(dim=1).masked_fill((src_BS == PAD)[:, None], 0.0)

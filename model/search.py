@@ -7,7 +7,7 @@ What a sentence gets depends on that sentence alone, not on the others in its ba
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,6 +41,12 @@ class Extras(NamedTuple):
     """Token ids that its translations must begin with."""
     numbers: Sequence[int] | None = None
     """Its number in the whole text, which samples depend on. None: its row in the batch."""
+    is_stopped: Callable[[], bool] | None = None
+    """Asked before each step: True ends the search of the whole batch with `Stopped`."""
+
+
+class Stopped(Exception):  # noqa: N818 - what was asked for, not a failure
+    """The search was ended from outside, without a result."""
 
 
 NO_EXTRAS = Extras()
@@ -61,12 +67,15 @@ def beam_search(
     Raises:
         ValueError: If the model is in training mode, its probabilities are not numbers, a prefix
             is longer than its translation may be, or `align_layer` is not one of the decoder's.
+        Stopped: If `extras` says so.
     """
     if model.training:
         raise ValueError("The model must be in evaluation mode, but is training: call eval().")
     with torch.inference_mode():
         search = Search(model, src_BS, config, extras)
         while search.sentences:
+            if extras.is_stopped and extras.is_stopped():
+                raise Stopped
             search.step()
         found = [_best(hypotheses, config.num_best) for hypotheses in search.found]
         if not config.align_layer:

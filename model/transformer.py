@@ -61,6 +61,13 @@ class Transformer(nn.Module):
             x_BTD = layer(x_BTD, None, memory)
         return self.decoder_norm(x_BTD)
 
+    def cross_weights(self, tgt_in_BT: Tensor, memory: Memory, layer: int) -> Tensor:
+        """Return the weights (B, H, T, S) with which decoder layer `layer`, from 1, sees the source."""
+        x_BTD = self._embed(tgt_in_BT, self.tgt_positions, start=0)
+        for below in self.decoder[: layer - 1]:
+            x_BTD = below(x_BTD, None, memory)
+        return self.decoder[layer - 1].cross_weights(x_BTD, memory)
+
     def logits(self, hidden_D: Tensor) -> Tensor:
         """Return unnormalised log-probabilities (…, V) of hidden states (…, D)."""
         return linear(hidden_D, self.embedding.weight)
@@ -125,6 +132,13 @@ class DecoderLayer(nn.Module):
         x_BQD = self.add_norms[0](x_BQD, lambda y: self.self_attention(y, attend_BHQK, cache))
         x_BQD = self.add_norms[1](x_BQD, lambda y: self.cross_attention(y, memory, cache))
         return self.add_norms[2](x_BQD, self.feed_forward)
+
+    def cross_weights(self, x_BTD: Tensor, memory: Memory) -> Tensor:
+        """Return the weights (B, H, T, S) with which `forward` looks at the source."""
+        x_BTD = self.add_norms[0](x_BTD, lambda y: self.self_attention(y, None))
+        if self.add_norms[1].is_pre_norm:
+            x_BTD = self.add_norms[1].norm(x_BTD)
+        return self.cross_attention.weights(x_BTD, memory)
 
 
 class AddNorm(nn.Module):

@@ -10,20 +10,24 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from model.config import EOS, ModelConfig, SearchConfig
-from model.search import Extras, beam_search
-from model.transformer import Transformer, pad_sequences
+from model.config import ModelConfig, SearchConfig
+from model.transformer import Transformer
 from pipeline.artifact import Json, write_json
-from pipeline.errors import TradukoError
+from pipeline.decoding import Batch, TorchEngine, cut_batches
+from pipeline.errors import InputError, TradukoError
 from pipeline.job import Progress
 from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE, Tokenizer
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
+
+Precision = Literal["fp32", "bf16"]
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,6 @@ class Bundle:
     src: str
     tgt: str
 
-    @torch.inference_mode()
     def translate(
         self,
         texts: Sequence[str],
@@ -45,21 +48,25 @@ class Bundle:
     ) -> list[str]:
         """One translation for each text, in order; of a blank text a blank one.
 
-        The result does not depend on `tokens_per_batch`, but for ties within rounding. What a text
-        has beyond the model's longest sequence is left out.
+        The result does not depend on how many threads torch may use (each takes batches of its
+        own), nor on `tokens_per_batch`, but for ties within rounding. What a text has beyond the
+        model's longest sequence is left out.
         """
         longest = self.model.config.max_positions - 1
         ids = [row[:longest] for row in self.tokenizer.encode(texts)]
         found: list[tuple[int, ...]] = [()] * len(texts)
         done = len(texts) - sum(map(bool, ids))
-        for rows in _batches([len(row) + 1 for row in ids], tokens_per_batch):
-            sources = pad_sequences([[*ids[row], EOS] for row in rows])
-            best = beam_search(self.model, sources, search, Extras(numbers=rows))
-            for row, hypotheses in zip(rows, best, strict=True):
-                found[row] = hypotheses[0].ids
-            done += len(rows)
-            if progress:
-                progress(done, len(texts), "sentences")
+        with TorchEngine(self.model) as engine:
+            begun = [
+                (rows, engine.submit(Batch([ids[row] for row in rows], rows), search))
+                for rows in cut_batches([len(row) + 1 for row in ids], tokens_per_batch)
+            ]
+            for rows, wait in begun:
+                for row, hypotheses in zip(rows, wait(), strict=True):
+                    found[row] = hypotheses[0].ids
+                done += len(rows)
+                if progress:
+                    progress(done, len(texts), "sentences")
         return self.tokenizer.decode(found)
 
 
@@ -85,10 +92,16 @@ def write_bundle(
     write_json(folder / CONFIG_FILE, config)
 
 
-def load_bundle(folder: Path) -> Bundle:
+def load_bundle(folder: Path, device: str = "cpu", precision: Precision = "fp32") -> Bundle:
     """The model in a folder, ready to translate.
 
+    Args:
+        folder: What `write_bundle` filled.
+        device: `cpu`, `cuda`, `cuda:1`, …; `auto` = a GPU where there is one.
+        precision: Number format of weights and products; scores are summed in fp32.
+
     Raises:
+        InputError: If the device is not there.
         TradukoError: If its tokenizer is not the one the model was trained with.
     """
     config = read_bundle_config(folder)
@@ -100,6 +113,7 @@ def load_bundle(folder: Path) -> Bundle:
         )
     model = Transformer(ModelConfig(**config["model"]), config["vocab_size"])
     load_bundle_weights(folder, model)
+    model.to(_device(device), DTYPES[precision])
     return Bundle(model.eval(), tokenizer, config["src"], config["tgt"])
 
 
@@ -114,15 +128,14 @@ def load_bundle_weights(folder: Path, model: Transformer) -> None:
     model.load_state_dict(load_file(folder / WEIGHTS_FILE))
 
 
-def _batches(lengths: Sequence[int], tokens_per_batch: int) -> list[list[int]]:
-    """Rows with text, longest first, cut so that rows x longest stays in the budget."""
-    batches: list[list[int]] = []
-    room = 0
-    rows = (row for row, length in enumerate(lengths) if length > 1)
-    for row in sorted(rows, key=lambda row: (-lengths[row], row)):
-        if room == 0:
-            batches.append([])
-            room = max(1, tokens_per_batch // lengths[row])
-        batches[-1].append(row)
-        room -= 1
-    return batches
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"A device must be auto, cpu or cuda, but is `{name}`.") from None
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        count = torch.cuda.device_count()
+        raise InputError(f"Device `{name}` is not there: torch sees {count} GPUs. Take `cpu`.")
+    return device

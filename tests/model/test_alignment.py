@@ -1,10 +1,13 @@
 """Attention weights: those that the decoder used, without a look at padding."""
 
+import dataclasses
+from typing import Literal
+
 import pytest
 import torch
 
 from model.alignment import align, cross_weights
-from model.config import EOS, ModelConfig
+from model.config import BOS, EOS, ModelConfig
 from model.transformer import Transformer, join_heads, pad_sequences
 
 CONFIG = ModelConfig(
@@ -20,18 +23,23 @@ def model() -> Transformer:
     return Transformer(CONFIG, 12).double().eval()
 
 
+@pytest.mark.parametrize("norm", ["post", "pre"])
 @pytest.mark.parametrize("layer", [1, 2])
-def test_the_weights_are_those_that_the_layer_used(model: Transformer, layer: int):
+def test_the_weights_are_those_that_the_layer_uses(layer: int, norm: Literal["post", "pre"]):
+    torch.manual_seed(1)
+    model = Transformer(dataclasses.replace(CONFIG, norm=norm), 12).double().eval()
     used = []
     attention = model.decoder[layer - 1].cross_attention
     hook = attention.register_forward_hook(lambda *call: used.append((call[1], call[2])))
-    cross_weights(model, pad_sequences(SOURCES), IDS, layer)
+    model(pad_sequences(SOURCES), pad_sequences([[BOS, *ids] for ids in IDS]))
     hook.remove()
     (x_BTD, memory, _), result_BTD = used[0]
     weights_BHTS = attention.weights(x_BTD, memory)
     values = attention._project(memory, None).values
     again_BTD = attention.output(join_heads(weights_BHTS @ values))
     torch.testing.assert_close(again_BTD, result_BTD)
+    found_BTS = cross_weights(model, pad_sequences(SOURCES), IDS, layer)
+    torch.testing.assert_close(found_BTS, weights_BHTS.mean(dim=1))
 
 
 def test_weights_have_a_row_per_token_and_none_for_padding(model: Transformer):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model.config import BOS, EOS, PAD, ModelConfig, SearchConfig
 from model.memory import Memory
-from model.search import Extras, Hypothesis, Search, beam_search, length_penalty
+from model.search import Extras, Hypothesis, Search, Stopped, beam_search, length_penalty
 from model.transformer import Transformer, pad_sequences
 
 
@@ -333,6 +333,14 @@ def test_searching_does_not_change_its_input():
     before = src_BS.clone()
     beam_search(sharp_model(), src_BS, SearchConfig())
     assert torch.equal(src_BS, before)
+
+
+def test_a_search_can_be_ended_from_outside():
+    asked = iter([False, False, True])
+    extras = Extras(is_stopped=lambda: next(asked))
+    with pytest.raises(Stopped):
+        beam_search(sharp_model(), pad_sequences(sentences(3)), SearchConfig(), extras)
+    assert next(asked, None) is None
 
 
 # Forced prefixes

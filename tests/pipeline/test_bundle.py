@@ -9,7 +9,7 @@ import torch
 from model.config import BOS, EOS, PAD, ModelConfig, SearchConfig
 from model.transformer import Transformer, pad_sequences
 from pipeline.bundle import load_bundle, write_bundle
-from pipeline.errors import TradukoError
+from pipeline.errors import InputError, TradukoError
 
 MODEL = ModelConfig(dim=16, ff_dim=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1,
                     dropout=0.5, max_positions=24)  # fmt: skip
@@ -175,3 +175,33 @@ def test_progress_counts_blank_texts_and_ends_with_all(bundle):
     seen = []
     bundle.translate(TEXTS, SEARCH, 1, lambda *arguments: seen.append(arguments))
     assert seen == [(done, len(TEXTS), "sentences") for done in range(2, len(TEXTS) + 1)]
+
+
+@pytest.mark.parametrize("num_threads", [1, 2, 3])
+def test_the_number_of_threads_changes_no_translation(written, num_threads):
+    bundle = load_bundle(written()[0])
+    texts, before = TEXTS * 5, torch.get_num_threads()
+    expected = bundle.translate(texts, SEARCH, 16)
+    torch.set_num_threads(num_threads)
+    try:
+        assert bundle.translate(texts, SEARCH, 16) == expected
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_weights_can_be_bf16(written):
+    bundle = load_bundle(written()[0], precision="bf16")
+    assert {weight.dtype for weight in bundle.model.parameters()} == {torch.bfloat16}
+    assert len(bundle.translate(TEXTS, SEARCH, 64)) == len(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("gpu", "must be auto, cpu or cuda, but is `gpu`"),
+        ("cuda:99", r"Device `cuda:99` is not there: torch sees \d+ GPUs"),
+    ],
+)
+def test_a_device_that_is_not_there_is_refused(written, device, message):
+    with pytest.raises(InputError, match=message):
+        load_bundle(written()[0], device)

@@ -35,7 +35,7 @@ def cross_weights(
 ) -> Tensor:
     """The weights (B, T, S) with which a layer looks at the source when it predicts each token.
 
-    T has a place for each token and one more, for EOS. Rows of weights sum to 1; padding of the
+    T has a place for each token and one more, for EOS, where the positions reach so far. Rows of weights sum to 1; padding of the
     source has weight 0; places after a translation's EOS have no meaning.
 
     Args:
@@ -51,7 +51,8 @@ def cross_weights(
         raise ValueError(
             f"`align_layer` must be a decoder layer (1 to {len(model.decoder)}), but is {layer}."
         )
-    tgt_in_BT = pad_sequences([[BOS, *tokens] for tokens in ids]).to(src_BS)
+    longest = model.config.max_positions
+    tgt_in_BT = pad_sequences([[BOS, *tokens][:longest] for tokens in ids]).to(src_BS)
     with torch.no_grad():
         weights_BHTS = model.cross_weights(tgt_in_BT, model.encode(src_BS), layer)
     return weights_BHTS.mean(dim=1).masked_fill((src_BS == PAD)[:, None], 0.0)

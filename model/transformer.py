@@ -66,7 +66,9 @@ class Transformer(nn.Module):
         x_BTD = self._embed(tgt_in_BT, self.tgt_positions, start=0)
         for below in self.decoder[: layer - 1]:
             x_BTD = below(x_BTD, None, memory)
-        return self.decoder[layer - 1].cross_weights(x_BTD, memory)
+        top = self.decoder[layer - 1]
+        assert isinstance(top, DecoderLayer)
+        return top.cross_weights(x_BTD, memory)
 
     def logits(self, hidden_D: Tensor) -> Tensor:
         """Return unnormalised log-probabilities (…, V) of hidden states (…, D)."""
@@ -136,8 +138,10 @@ class DecoderLayer(nn.Module):
     def cross_weights(self, x_BTD: Tensor, memory: Memory) -> Tensor:
         """Return the weights (B, H, T, S) with which `forward` looks at the source."""
         x_BTD = self.add_norms[0](x_BTD, lambda y: self.self_attention(y, None))
-        if self.add_norms[1].is_pre_norm:
-            x_BTD = self.add_norms[1].norm(x_BTD)
+        around_cross_attention = self.add_norms[1]
+        assert isinstance(around_cross_attention, AddNorm)
+        if around_cross_attention.is_pre_norm:
+            x_BTD = around_cross_attention.norm(x_BTD)
         return self.cross_attention.weights(x_BTD, memory)
 
 

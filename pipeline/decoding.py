@@ -15,6 +15,7 @@ import torch
 from model.config import EOS, SearchConfig
 from model.search import Extras, Hypothesis, beam_search
 from model.transformer import Transformer, pad_sequences
+from pipeline.errors import TradukoError
 
 TOKENS_PER_BATCH = 2_000
 """Source tokens, padding included. More leave a CPU's caches; a GPU takes `TOKENS_PER_GPU_BATCH`."""
@@ -45,6 +46,8 @@ class Engine(Protocol):
     """How many batches it works on at once."""
     tokens_per_batch: int
     """Source tokens that suit it."""
+    align_layer: int
+    """The decoder layer whose attention aligns best, from 1. 0: it gives no alignments."""
 
     def submit(self, batch: Batch, search: SearchConfig) -> Pending:
         """Begin with a batch as soon as a worker is free."""
@@ -68,6 +71,7 @@ class TorchEngine:
     def __init__(self, model: Transformer, num_workers: int | None = None) -> None:
         """`num_workers`: on a CPU; none = as many as torch may use threads here."""
         self.max_positions = model.config.max_positions
+        self.align_layer = max(1, model.config.num_decoder_layers - 1)
         self._model, self._device = model, model.embedding.weight.device
         self._stop = threading.Event()
         if self._device.type == "cpu":
@@ -85,7 +89,10 @@ class TorchEngine:
     def _search(self, batch: Batch, search: SearchConfig) -> list[list[Hypothesis]]:
         sources = pad_sequences([[*ids, EOS] for ids in batch.sources]).to(self._device)
         extras = Extras(batch.prefixes, batch.numbers, self._stop.is_set)
-        return beam_search(self._model, sources, search, extras)
+        try:
+            return beam_search(self._model, sources, search, extras)
+        except ValueError as error:  # a damaged model, an option that does not fit it
+            raise TradukoError(str(error)) from error
 
     def __enter__(self) -> Self:
         return self

@@ -57,6 +57,13 @@ def test_alignments_are_the_largest_weights_of_each_hypothesis(model: Transforme
     assert found[0][1] == expected
 
 
+def test_translations_as_long_as_the_positions_are_aligned(model: Transformer):
+    longest = list(range(4, 12)) * 2
+    assert len(longest) == CONFIG.max_positions
+    found = align(model, pad_sequences(SOURCES), [[longest], [longest[:3]]], layer=1)
+    assert [len(places) for (places,) in found] == [16, 3]
+
+
 @pytest.mark.parametrize("layer", [0, 3, -1])
 def test_a_layer_that_is_not_there_is_refused(model: Transformer, layer: int):
     with pytest.raises(ValueError, match=rf"must be a decoder layer \(1 to 2\), but is {layer}"):

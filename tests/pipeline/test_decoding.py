@@ -10,6 +10,7 @@ from model.config import EOS, ModelConfig, SearchConfig
 from model.search import Stopped, beam_search
 from model.transformer import Transformer, pad_sequences
 from pipeline.decoding import Batch, TorchEngine, cut_batches
+from pipeline.errors import TradukoError
 
 CONFIG = ModelConfig(dim=16, ff_dim=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=2)
 SEARCH = SearchConfig(beam_size=3, num_best=3, max_extra_tokens=10, align_layer=1)
@@ -84,7 +85,7 @@ def test_an_error_comes_from_the_batch_that_has_it_and_the_others_are_unharmed(m
     with TorchEngine(model, 2) as engine:
         waits = [engine.submit(batch, SEARCH) for batch in (good, bad, good)]
         assert waits[0]() == waits[2]()
-        with pytest.raises(ValueError, match="holds padding, begin or end"):
+        with pytest.raises(TradukoError, match="holds padding, begin or end"):
             waits[1]()
 
 

@@ -1,17 +1,25 @@
 """What tests share."""
 
+import io
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from pipeline.compute import Compute, InProcess
 from pipeline.config import ComputeConfig
 from pipeline.fetched import Files
 from pipeline.job import Job
 from pipeline.lock import LOCK_FILE, Lock
+
+if TYPE_CHECKING:
+    from model.config import ModelConfig
+
+settings.register_profile("shared-machine", deadline=None)  # an example's time says nothing here
+settings.load_profile("shared-machine")
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -63,3 +71,43 @@ def make_job(tmp_path: Path, make_files: Callable[..., Files]) -> Callable[..., 
         )
 
     return make
+
+
+BUNDLE_TEXT = [
+    "the man sees the house in the wood.",
+    "der mann sieht das haus im wald.",
+    "a house, a wood: der mann",
+]
+
+
+@pytest.fixture(scope="session")
+def make_bundle() -> Callable[..., Path]:
+    """Fills a folder with an untrained model: what it says does not matter, how it says it does."""
+
+    def make(folder: Path, shape: "ModelConfig", seed: int = 5) -> Path:
+        import torch
+
+        from model.transformer import Transformer
+        from pipeline.bundle import write_bundle
+
+        vocab = folder / "vocab"
+        vocab.mkdir()
+        (vocab / "tokenizer.model").write_bytes(_learn_pieces(BUNDLE_TEXT))
+        (vocab / "tokenizer.json").write_text('{"normalise": true}\n')
+        torch.manual_seed(seed)
+        weights = Transformer(shape, 48).state_dict()
+        write_bundle(folder, weights, shape, ("en", "de"), vocab)
+        return folder
+
+    return make
+
+
+def _learn_pieces(texts: list[str]) -> bytes:
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts * 3), model_writer=model, model_type="bpe", vocab_size=48,
+        normalization_rule_name="identity", pad_id=0, unk_id=1, bos_id=2, eos_id=3, minloglevel=2,
+    )  # fmt: skip
+    return model.getvalue()

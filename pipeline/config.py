@@ -156,11 +156,26 @@ class DedupConfig(Section):
 
     exact: bool = True
     """Of pairs equal on both sides only the first one stays."""
+    near: bool = True
+    """Of pairs whose sides both have the same letters and digits (case, accents' form, white space
+    and punctuation aside) only the first one stays."""
     decontaminate: bool = True
     """No training pair keeps a side that equals one of a dev or test set (case, accents' form,
     white space and punctuation aside)."""
+    min_overlap_chars: Annotated[int, Field(ge=0)] = 0
+    """Sides with fewer letters and digits may be in a dev or test set too that the recipe names;
+    those of a holdout never are."""
     holdout: HoldoutConfig = HoldoutConfig()
     """Dev and test sets to take out of the training text."""
+
+    @model_validator(mode="after")
+    def _near_includes_exact(self) -> "DedupConfig":
+        if self.near and not self.exact:
+            raise ValueError(
+                "`dedup.near` must be false where `dedup.exact` is false, for equal pairs are "
+                "near-duplicates too"
+            )
+        return self
 
 
 class VocabConfig(Section):

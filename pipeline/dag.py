@@ -183,7 +183,7 @@ def _clean_tools() -> dict[str, str]:
 
 DOWNLOAD = Stage("download", 1, _download, aside=("rejected.jsonl",))
 CLEAN = Stage("clean", 2, _clean, aside=("rejected/*",), tools=_clean_tools)
-DEDUP = Stage("dedup", 1, _dedup, aside=("rejected/*",), tools=_unicode)
+DEDUP = Stage("dedup", 2, _dedup, aside=("rejected/*",), tools=_unicode)
 VOCAB = Stage(
     "vocab",
     1,

@@ -23,7 +23,7 @@ UNICODE_VERSION = unicodedata.unidata_version
 # Characters that normalisation never changes, alone or next to each other: not white, not removed,
 # canonical combining class 0, never the second half of a composition. A superset of what most text
 # in most languages holds; the rest takes the slower way, with the same result.
-_SETTLED = (
+SETTLED = (
     "\u0021-\u007e\u00a1-\u00ac\u00ae-\u02ff"  # Latin, IPA
     "\u0388-\u03ff\u0400-\u0482\u048a-\u052f"  # Greek, Cyrillic
     "\u05d0-\u05ea\u0621-\u064a\u0660-\u0669"  # Hebrew, Arabic
@@ -31,8 +31,9 @@ _SETTLED = (
     "\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u30fc\u3400-\u4dbf\u4e00-\u9fff"  # kana, Han
     "\uac00-\ud7a3\uff01-\uff5e\ufe0e\ufe0f\U0001f300-\U0001faff"  # Hangul, full width, emoji
 )
+"""The inside of a character class."""
 # The same pattern for Python's `re` and Arrow's RE2.
-_UNSETTLED_PATTERN = f"[^ {_SETTLED}]|^ | $|  "
+_UNSETTLED_PATTERN = f"[^ {SETTLED}]|^ | $|  "
 _UNSETTLED = re.compile(_UNSETTLED_PATTERN)
 
 # The semicolon is required: `&copy=1` in an address is no entity.
@@ -109,7 +110,8 @@ def match_key(text: str) -> str:
     Case folded, NFKC, letters and digits only (with the marks that follow them: vowel signs are
     Unicode marks). A text with neither is its own key, so only an empty text has an empty key.
     """
-    return _NEITHER_LETTER_NOR_DIGIT.sub(_marks, _folded(text)) or text
+    key = _NEITHER_LETTER_NOR_DIGIT.sub(_marks, _folded(text))
+    return unicodedata.normalize("NFKC", key) or text  # what has come together may compose
 
 
 def letters(text: str) -> str:

@@ -249,6 +249,7 @@ LEFT = {
     "42_gz_is_text": 10,  # told by first bytes, not by name
     "43_text_is_gz": 10,  # the same
     "86_odd_codepoints": 10,  # odd code points are removed, the rest of each pair stays
+    "88_duplicates": 10,  # deduplication ignores case
     "91_copied": 8,  # names may be the same; a time alone has no letter
     "92_wrong_language": 7,  # swapped, and French on one side
 }

@@ -29,9 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(arguments, _explain(error), "failed", 1)
     except KeyboardInterrupt:
-        return _fail(
-            arguments, "Interrupted. Run the same command to go on.", "interrupted", INTERRUPTED
-        )
+        then = getattr(arguments, "on_interrupt", "Run the same command to go on.")
+        return _fail(arguments, f"Interrupted. {then}", "interrupted", INTERRUPTED)
     return 0
 
 

@@ -1,6 +1,6 @@
 """MLflow's store: opened quietly, initialised once, written in batches.
 
-Only this module imports MLflow, and only when a store is opened: that takes seconds.
+Only this module and `mlflow_models` import MLflow, when a store is opened: that takes seconds.
 """
 
 import contextlib

@@ -21,14 +21,24 @@ from model.memory import DecodingState, KeysValues, LayerCache, Memory
 
 
 class Transformer(nn.Module):
-    """The encoder-decoder. `forward` trains it, `encode`, `start` and `step` search with it."""
+    """The encoder-decoder. `forward` trains it, `encode`, `start` and `step` search with it.
 
-    def __init__(self, config: ModelConfig, vocab_size: int) -> None:
+    One table of embeddings serves source, target and output (section 3.4). Where the source has a
+    vocabulary of its own, of `src_vocab_size`, it has a table of its own; target and output share.
+    """
+
+    def __init__(
+        self, config: ModelConfig, vocab_size: int, src_vocab_size: int | None = None
+    ) -> None:
         super().__init__()
         self.config = config
         self.vocab_size = vocab_size
+        self.src_vocab_size = src_vocab_size
         self.embedding = nn.Embedding(vocab_size, config.dim)
         nn.init.normal_(self.embedding.weight, std=config.dim**-0.5)
+        if src_vocab_size is not None:
+            self.src_embedding = nn.Embedding(src_vocab_size, config.dim)
+            nn.init.normal_(self.src_embedding.weight, std=config.dim**-0.5)
         self.src_positions = Positions(config)
         self.tgt_positions = Positions(config)
         self.dropout = Dropout(config.dropout)
@@ -49,21 +59,22 @@ class Transformer(nn.Module):
         """Encode sentences. One of padding alone gives finite states without a meaning."""
         attend_BS = src_BS != PAD
         attend_BS[:, :1] = True
-        x_BSD = self._embed(src_BS, self.src_positions, start=0)
+        embedding = self.embedding if self.src_vocab_size is None else self.src_embedding
+        x_BSD = self._embed(src_BS, embedding, self.src_positions, start=0)
         for layer in self.encoder:
             x_BSD = layer(x_BSD, attend_BS[:, None, None, :])
         return Memory(self.encoder_norm(x_BSD), attend_BS)
 
     def decode(self, tgt_in_BT: Tensor, memory: Memory) -> Tensor:
         """Return hidden_BTD for whole target prefixes; no position sees the ones after it."""
-        x_BTD = self._embed(tgt_in_BT, self.tgt_positions, start=0)
+        x_BTD = self._embed(tgt_in_BT, self.embedding, self.tgt_positions, start=0)
         for layer in self.decoder:
             x_BTD = layer(x_BTD, None, memory)
         return self.decoder_norm(x_BTD)
 
     def cross_weights(self, tgt_in_BT: Tensor, memory: Memory, layer: int) -> Tensor:
         """Return the weights (B, H, T, S) with which decoder layer `layer`, from 1, sees the source."""
-        x_BTD = self._embed(tgt_in_BT, self.tgt_positions, start=0)
+        x_BTD = self._embed(tgt_in_BT, self.embedding, self.tgt_positions, start=0)
         for below in self.decoder[: layer - 1]:
             x_BTD = below(x_BTD, None, memory)
         top = self.decoder[layer - 1]
@@ -87,14 +98,16 @@ class Transformer(nn.Module):
         may be more beams than before, or fewer. Before the first step there is one, without a
         token: all parents are 0. Changes `state`.
         """
-        x_BWD = self._embed(token_BW[..., None], self.tgt_positions, start=state.length)[:, :, 0]
+        token_BW1 = token_BW[..., None]
+        x_BW1D = self._embed(token_BW1, self.embedding, self.tgt_positions, start=state.length)
+        x_BWD = x_BW1D[:, :, 0]
         state.branch(parent_BW)
         for layer, cache in zip(self.decoder, state.caches, strict=True):
             x_BWD = layer(x_BWD, state.attend_BWP[:, None], state.memory, cache)
         return self.decoder_norm(x_BWD)
 
-    def _embed(self, ids: Tensor, positions: nn.Module, start: int) -> Tensor:
-        scaled = self.embedding(ids) * math.sqrt(self.config.dim)
+    def _embed(self, ids: Tensor, embedding: nn.Module, positions: nn.Module, start: int) -> Tensor:
+        scaled = embedding(ids) * math.sqrt(self.config.dim)
         return self.dropout(scaled + positions(start, ids.shape[-1]))
 
 

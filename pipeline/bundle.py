@@ -1,7 +1,7 @@
 """A model bundle: a folder that needs nothing else to translate.
 
 `model.safetensors` (weights), `config.json` (the model's shape, languages, tokenizer digest),
-`tokenizer.model` and `tokenizer.json`, `recipe.json` (what it came from, for people).
+the tokenizer's files (`tokenizer.py`), `recipe.json` (what it came from, for people).
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from pipeline.artifact import Json, write_json
 from pipeline.decoding import Batch, TorchEngine, cut_batches
 from pipeline.errors import InputError, TradukoError
 from pipeline.job import Progress
-from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE, Tokenizer
+from pipeline.tokenizer import Tokenizer, tokenizer_files
 
 WEIGHTS_FILE = "model.safetensors"
 CONFIG_FILE = "config.json"
@@ -78,7 +78,7 @@ def write_bundle(
     vocab: Path,
 ) -> None:
     """Fill an empty folder."""
-    for name in (MODEL_FILE, SETTINGS_FILE):
+    for name in tokenizer_files(vocab):
         shutil.copyfile(vocab / name, folder / name)
     tokenizer = Tokenizer(folder)
     save_file(dict(weights), folder / WEIGHTS_FILE)
@@ -89,6 +89,8 @@ def write_bundle(
         "src": languages[0],
         "tgt": languages[1],
     }
+    if tokenizer.src_vocab_size is not None:
+        config["src_vocab_size"] = tokenizer.src_vocab_size
     write_json(folder / CONFIG_FILE, config)
 
 
@@ -111,7 +113,8 @@ def load_bundle(folder: Path, device: str = "cpu", precision: Precision = "fp32"
             f"The model in {folder} was trained with tokenizer {config['tokenizer'][:16]}…, but "
             f"the folder holds {tokenizer.digest[:16]}…: its files do not belong together."
         )
-    model = Transformer(ModelConfig(**config["model"]), config["vocab_size"])
+    sizes = config["vocab_size"], config.get("src_vocab_size")
+    model = Transformer(ModelConfig(**config["model"]), *sizes)
     load_bundle_weights(folder, model)
     model.to(_device(device), DTYPES[precision])
     return Bundle(model.eval(), tokenizer, config["src"], config["tgt"])

@@ -4,6 +4,7 @@ Sections are frozen and refuse unknown keys. A field marked `Unkeyed` changes ho
 is done, never what comes out, and stays out of fingerprints; so does the whole `[compute]` section.
 """
 
+import re
 from collections import Counter
 from typing import Annotated, Any, Literal, get_args
 
@@ -178,17 +179,61 @@ class DedupConfig(Section):
         return self
 
 
-class VocabConfig(Section):
-    """The joint SentencePiece vocabulary of both languages."""
+NUM_MARKS = 4
+NUM_BYTES = 256
+PIECE_LIKE_A_MARK = re.compile(r"<(/?s|pad|unk|0x[0-9A-F]{2})>")
+"""What SentencePiece calls its own pieces: for begin, end, padding, the unknown, and bytes."""
 
+
+class VocabConfig(Section):
+    """The SentencePiece vocabulary of both languages, or one of each."""
+
+    joint: bool = True
+    """Whether both languages share one vocabulary, and the model one table of embeddings (the
+    paper); false = the source has its own of each."""
     kind: Literal["unigram", "bpe"] = "unigram"
     """How pieces are chosen."""
     size: Annotated[int, Field(ge=16, le=1_000_000)] = 32_000
-    """Pieces, the four special ones included."""
+    """Pieces of a vocabulary, the four special ones included."""
+    tgt_size: Annotated[int, Field(ge=16, le=1_000_000)] | None = None
+    """Pieces of the target's own vocabulary; none = `size`."""
+    max_sentences: Annotated[int, Field(ge=1_000)] = 2_000_000
+    """Most sentences a vocabulary is learnt from; of more, pairs are drawn by a hash of their place.
+    SentencePiece holds them all: `unigram` takes about 20 bytes a character, `bpe` 2."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 1.0
     """Share of the text's characters that get a piece; the others become unknown."""
+    byte_fallback: bool = False
+    """Whether characters without a piece become their UTF-8 bytes, 256 pieces more, and no text is
+    unknown."""
+    user_symbols: list[str] = []
+    """Texts that are always one piece, wherever they stand; no spaces in them."""
     init_from: str | None = None
     """A model bundle whose vocabulary is taken as it is; none = a vocabulary is learnt."""
+
+    @field_validator("user_symbols")
+    @classmethod
+    def _symbols_can_be_met(cls, symbols: list[str]) -> list[str]:
+        for symbol in symbols:
+            fault = _fault_of_symbol(symbol)
+            if fault:
+                raise ValueError(f"symbol `{symbol}` {fault}")
+        twice = [symbol for symbol, count in Counter(symbols).items() if count > 1]
+        if twice:
+            raise ValueError(f"symbol `{twice[0]}` is given twice")
+        return symbols
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> "VocabConfig":
+        if self.joint and self.tgt_size is not None:
+            raise ValueError("`vocab.tgt_size` must be left out unless `vocab.joint` is false")
+        fixed = NUM_MARKS + NUM_BYTES * self.byte_fallback + len(self.user_symbols)
+        for name, size in (("size", self.size), ("tgt_size", self.tgt_size)):
+            if size is not None and size <= fixed and not self.init_from:
+                raise ValueError(
+                    f"`vocab.{name}` must be above {fixed}, for so many pieces are marks, "
+                    f"`vocab.user_symbols` and bytes (`vocab.byte_fallback`), but is {size}"
+                )
+        return self
 
 
 class TokenizeConfig(Section):
@@ -320,6 +365,19 @@ class RunConfig(Section):
                 f"`train.micro_batches_per_step` ({most}), but is {list(workers)}"
             )
         return self
+
+
+def _fault_of_symbol(symbol: str) -> str | None:
+    """Why text would never hold a symbol as its piece, or would hold it as a mark."""
+    from pipeline.text import normalise  # noqa: PLC0415 - few recipes need what it loads
+
+    if not symbol or any(char.isspace() for char in symbol):
+        return "must hold no space, and not be empty"
+    if PIECE_LIKE_A_MARK.fullmatch(symbol):
+        return "must not be one of the vocabulary's own marks"
+    if normalise(symbol) != symbol:
+        return f"must be as normalised text is: `{normalise(symbol)}`"
+    return None
 
 
 def _check_pattern(pattern: str, replacement: str = "") -> None:

@@ -27,6 +27,9 @@ BUNDLE_FILES = {
 }
 """What a stage takes of the bundle that its `init_from` names."""
 
+SEPARATE = {"tokenizer.model": ("tokenizer.src.model", "tokenizer.tgt.model")}
+"""What a bundle has in a file's place, if its sides have a vocabulary each."""
+
 PINNED_OTHERWISE = f"{LOCK_FILE} pins another file"
 """Why a download that is there is made again."""
 
@@ -186,11 +189,11 @@ CLEAN = Stage("clean", 2, _clean, aside=("rejected/*",), tools=_clean_tools)
 DEDUP = Stage("dedup", 2, _dedup, aside=("rejected/*",), tools=_unicode)
 VOCAB = Stage(
     "vocab",
-    1,
+    2,
     _vocab,
     tools=lambda: {"sentencepiece": importlib.metadata.version("sentencepiece")},
 )
-TOKENIZE = Stage("tokenize", 1, _tokenize)
+TOKENIZE = Stage("tokenize", 2, _tokenize)
 TRAIN = Stage(
     "train",
     2,
@@ -260,13 +263,21 @@ def _from_bundle(node: Node, digests: FileDigests) -> Node:
     folder = node.config[section]["init_from"]
     if folder is None:
         return node
-    names = BUNDLE_FILES[section]
-    content = {name: digests.of(Path(folder) / name) for name in names}
+    content = {
+        name: digests.of(Path(folder) / name)
+        for usual in BUNDLE_FILES[section]
+        for name in _names_in(Path(folder), usual)
+    }
     config, short = (
         {**values, section: {**values[section], "init_from": content}}
         for values in (node.config, node.short_config)
     )
     return replace(node, config=config, short_config=short)
+
+
+def _names_in(bundle: Path, usual: str) -> tuple[str, ...]:
+    separate = SEPARATE.get(usual, ())
+    return separate if separate and (bundle / separate[0]).exists() else (usual,)
 
 
 def _clean_node(run: RunConfig, source: Source, download: str) -> Node:

@@ -4,13 +4,13 @@ Out: `part-*.arrow` of training pairs in an order drawn by hash, `dev/NAME.arrow
 one record batch of `src_ids` and `tgt_ids` without begin and end marks.
 
 Training rows are sorted by a hash of (source, line) in two passes over bounded pieces, like cards:
-each piece is encoded and sorted by itself, then each shard takes its range of hashes from all of
-them. So the order depends on the rows alone, and any part can be lost and made again.
+each piece is encoded and sorted by itself, then each run of shards takes its range of hashes from
+all of them. So the order depends on the rows alone, and any part can be lost and made again.
 """
 
-import hashlib
 import shutil
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,9 +25,14 @@ from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
 from pipeline.formats import read_corpus
 from pipeline.job import Job
-from pipeline.tokenizer import Tokenizer
+from pipeline.row_hash import row_hashes
+from pipeline.text import normalise_column
+from pipeline.tokenizer import Side, Tokenizer
 
-ENCODE_ROWS = 8_192
+SIDES: tuple[Side, Side] = ("src", "tgt")
+GATHERED_ROWS = 1 << 19
+"""Rows that one task puts in order, more or less: each opens every piece, so few tasks are better."""
+MAX_EXAMPLES = 10
 
 
 class Piece(NamedTuple):
@@ -39,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """The rows whose hash is in [low, high), and where they go."""
+    """The rows whose hash is in [low, high], and where they go."""
 
     low: int
     high: int
@@ -47,12 +52,24 @@ class Shard(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """What became of a piece or a dev set."""
+    """What became of a dev set."""
 
     rows: int
     over_long: int
     src_tokens: int
     tgt_tokens: int
+
+
+class EncodedPiece(NamedTuple):
+    """What became of a piece."""
+
+    counts: Encoded
+    over_long: Counter[str]
+    """By source."""
+    changed: int
+    """Pairs of which decoding does not give both sides back, over-long ones included."""
+    examples: list[tuple[str, int]]
+    """The first of them: source, line."""
 
 
 def tokenize(
@@ -71,9 +88,9 @@ def tokenize(
     scratch.mkdir()
     pieces = list(_pieces(dedup.paths("part-*.parquet"), scratch))
     encode = partial(encode_piece, tokenizer=str(vocab.folder), max_pieces=config.max_pieces)
-    counts = job.compute.map(encode, pieces, lambda done: job.progress(done, len(pieces), "pieces"))
+    made = job.compute.map(encode, pieces, lambda done: job.progress(done, len(pieces), "pieces"))
     rows_in = dedup.stats["rows_kept"]
-    total = Encoded(*(sum(column) for column in zip(*counts, strict=True)))
+    total = Encoded(*(sum(column) for column in zip(*(each.counts for each in made), strict=True)))
     assert rows_in == total.rows + total.over_long, "rows are lost"
     if not total.rows:
         raise CorpusError(
@@ -81,18 +98,23 @@ def tokenize(
             "Raise `tokenize.max_pieces` or give shorter sentences."
         )
     shards = _shards(-(-total.rows // config.rows_per_shard), job.out)
-    gather = partial(gather_shard, pieces=[piece.out for piece in pieces])
-    gathered = job.compute.map(gather, shards)
-    assert sum(gathered) == total.rows, "rows are lost"
+    runs = _runs(shards, GATHERED_ROWS // config.rows_per_shard)
+    gather = partial(gather_shards, pieces=[piece.out for piece in pieces])
+    assert sum(job.compute.map(gather, runs)) == total.rows, "rows are lost"
     shutil.rmtree(scratch)
     tokenizer = Tokenizer(vocab.folder)
     return {
         "rows_in": rows_in,
         "rows_kept": total.rows,
         "over_long": total.over_long,
+        "over_long_by_source": dict(
+            sorted(sum((each.over_long for each in made), Counter()).items())
+        ),
         "src_tokens": total.src_tokens,
         "tgt_tokens": total.tgt_tokens,
+        "round_trip": _round_trip(made, rows_in),
         "vocab_size": tokenizer.vocab_size,
+        "src_vocab_size": tokenizer.src_vocab_size,
         "tokenizer": tokenizer.digest,
         "dev": {
             name: _encode_dev(name, artifact, tokenizer, config, job.out)._asdict()
@@ -101,32 +123,61 @@ def tokenize(
     }
 
 
-def encode_piece(piece: Piece, tokenizer: str, max_pieces: int) -> Encoded:
-    """Encode one row group and sort it by row hash."""
-    rows = pq.ParquetFile(piece.path).read_row_group(piece.row_group)
-    src, tgt = rows["src"].to_pylist(), rows["tgt"].to_pylist()
-    table, encoded = _encode(src, tgt, _tokenizer(tokenizer), max_pieces)
-    hashes = _row_hashes(rows["source"].to_pylist(), rows["line"].to_numpy())
-    table = table.append_column("hash", pa.array(hashes[table["row"].to_numpy()]))
-    order = np.argsort(table["hash"].to_numpy(), kind="stable")
-    _write(table.drop_columns("row").take(order), Path(piece.out))
-    return encoded
+def encode_piece(piece: Piece, tokenizer: str, max_pieces: int) -> EncodedPiece:
+    """Encode one row group and sort it by row hash. Its text is normalised already."""
+    with pq.ParquetFile(piece.path) as file:
+        rows = file.read_row_group(piece.row_group).combine_chunks()
+    sources, lines = _whole(rows["source"]), rows["line"].to_numpy()
+    table, returns = _encode([_whole(rows[side]) for side in SIDES], _tokenizer(tokenizer))
+    table = table.append_column("hash", pa.array(row_hashes(sources, lines)))
+    fits = _fits(table, max_pieces)
+    order = np.flatnonzero(fits)
+    order = order[np.argsort(table["hash"].to_numpy()[order], kind="stable")]
+    kept = table.take(order)
+    _write(kept, Path(piece.out))
+    names = sources.dictionary.take(sources.indices)
+    changed = np.flatnonzero(~returns)
+    return EncodedPiece(
+        _counted(kept, table.num_rows),
+        Counter(names.filter(pa.array(~fits)).to_pylist()),
+        len(changed),
+        [(names[row].as_py(), int(lines[row])) for row in changed[:MAX_EXAMPLES].tolist()],
+    )
 
 
-def gather_shard(shard: Shard, pieces: Sequence[str]) -> int:
-    """Collect one range of hashes from all pieces, in hash order; the number of rows."""
-    parts = []
-    for piece in pieces:
-        with pa.memory_map(piece) as source:
-            table = pa.ipc.open_file(source).read_all()
-            hashes = table["hash"].to_numpy()
-            low = int(np.searchsorted(hashes, np.uint64(shard.low)))
-            high = int(np.searchsorted(hashes, np.uint64(shard.high), side="right"))
-            parts.append(table.slice(low, high - low))
+def gather_shards(run: Sequence[Shard], pieces: Sequence[str]) -> int:
+    """Collect shards that follow each other from all pieces; the number of rows."""
+    first, last = run[0], run[-1]
+    parts = [_range(piece, first.low, last.high) for piece in pieces]
     table = pa.concat_tables(parts)
-    order = np.argsort(table["hash"].to_numpy(), kind="stable")
-    _write(table.drop_columns("hash").take(order), Path(shard.out))
+    hashes = table["hash"].to_numpy()
+    order = np.argsort(hashes, kind="stable")
+    edges = np.searchsorted(hashes[order], np.array([shard.low for shard in run], np.uint64))
+    ordered = table.drop_columns("hash").take(order)
+    for shard, start, end in zip(run, edges, [*edges[1:], len(order)], strict=True):
+        _write(ordered.slice(start, end - start), Path(shard.out))
     return int(table.num_rows)
+
+
+def _range(piece: str, low: int, high: int) -> pa.Table:
+    """The rows of a piece whose hash is in [low, high], mapped from the file."""
+    with pa.memory_map(piece) as source:
+        table = pa.ipc.open_file(source).read_all()
+    hashes = table["hash"].to_numpy()
+    start = int(np.searchsorted(hashes, np.uint64(low)))
+    end = int(np.searchsorted(hashes, np.uint64(high), side="right"))
+    return table.slice(start, end - start)
+
+
+def _round_trip(made: Sequence[EncodedPiece], rows: int) -> Json:
+    """How many training pairs decoding gives back as they are; the first others by their place."""
+    changed = sum(each.changed for each in made)
+    examples = [example for each in made for example in each.examples][:MAX_EXAMPLES]
+    return {
+        "share": (rows - changed) / rows,
+        "changed": changed,
+        "examples": [{"source": source, "line": line} for source, line in examples],
+    }
 
 
 def _pieces(paths: Sequence[Path], scratch: Path) -> Iterator[Piece]:
@@ -144,40 +195,42 @@ def _shards(number: int, out: Path) -> list[Shard]:
     ]
 
 
+def _runs(shards: Sequence[Shard], length: int) -> list[list[Shard]]:
+    length = max(1, length)
+    return [list(shards[at : at + length]) for at in range(0, len(shards), length)]
+
+
 def _encode_dev(
     name: str, artifact: Artifact, tokenizer: Tokenizer, config: TokenizeConfig, out: Path
 ) -> Encoded:
     batches = list(read_corpus(artifact.folder))
+    columns = [pa.chunked_array([batch[side] for batch in batches], pa.string()) for side in SIDES]
+    texts = [normalise_column(each) if tokenizer.normalises else _whole(each) for each in columns]
+    table, _ = _encode(texts, tokenizer)
+    kept = table.filter(pa.array(_fits(table, config.max_pieces)))
+    _write(kept, out / "dev" / f"{name}.arrow")
+    return _counted(kept, table.num_rows)
+
+
+def _encode(texts: Sequence[pa.Array], tokenizer: Tokenizer) -> tuple[pa.Table, np.ndarray]:
+    """Ids of the pairs, and whether decoding gives back both sides of each."""
     src, tgt = (
-        [text for batch in batches for text in batch[side].to_pylist()] for side in ("src", "tgt")
+        tokenizer.encode_column(column, side) for column, side in zip(texts, SIDES, strict=True)
     )
-    table, encoded = _encode(src, tgt, tokenizer, config.max_pieces)
-    _write(table.drop_columns("row"), out / "dev" / f"{name}.arrow")
-    return encoded
+    return pa.table({"src_ids": src.ids, "tgt_ids": tgt.ids}), src.returns & tgt.returns
 
 
-def _encode(
-    src: Sequence[str], tgt: Sequence[str], tokenizer: Tokenizer, max_pieces: int
-) -> tuple[pa.Table, Encoded]:
-    """Ids of the pairs that are short enough, with their row number in the input."""
-    sides = []
-    for texts in (src, tgt):
-        chunks = [
-            pa.array(tokenizer.encode(texts[at : at + ENCODE_ROWS]), _ids(tokenizer))
-            for at in range(0, len(texts), ENCODE_ROWS)
-        ]
-        sides.append(pa.chunked_array(chunks, _ids(tokenizer)).combine_chunks())
-    lengths = [side.value_lengths().to_numpy() for side in sides]
-    fits = np.maximum(*lengths) <= max_pieces
-    table = pa.table(
-        {"src_ids": sides[0], "tgt_ids": sides[1], "row": np.arange(len(src), dtype=np.int64)}
-    ).filter(pa.array(fits))
-    tokens = [int(length[fits].sum()) for length in lengths]
-    return table, Encoded(table.num_rows, len(src) - table.num_rows, *tokens)
+def _fits(table: pa.Table, max_pieces: int) -> np.ndarray:
+    return np.asarray(np.maximum(*(_lengths(table, side) for side in SIDES)) <= max_pieces)
 
 
-def _ids(tokenizer: Tokenizer) -> pa.DataType:
-    return pa.list_(pa.uint16() if tokenizer.vocab_size <= 1 << 16 else pa.int32())
+def _counted(kept: pa.Table, rows_in: int) -> Encoded:
+    tokens = (int(_lengths(kept, side).sum()) for side in SIDES)
+    return Encoded(kept.num_rows, rows_in - kept.num_rows, *tokens)
+
+
+def _lengths(table: pa.Table, side: str) -> np.ndarray:
+    return np.asarray(_whole(table[f"{side}_ids"]).value_lengths().to_numpy())
 
 
 @lru_cache(maxsize=1)
@@ -186,17 +239,9 @@ def _tokenizer(folder: str) -> Tokenizer:
     return Tokenizer(Path(folder))
 
 
-def _row_hashes(sources: Sequence[str], lines: np.ndarray) -> np.ndarray:
-    """A 64-bit hash of each row's place, the same on every machine (the SplitMix64 finish)."""
-    seeds = {
-        name: int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little")
-        for name in set(sources)
-    }
-    mixed = np.array([seeds[name] for name in sources], dtype=np.uint64)
-    mixed ^= lines.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array; with one chunk it is that chunk."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _write(table: pa.Table, path: Path) -> None:

@@ -56,6 +56,8 @@ class Task:
     """Of checkpoints and events; all workers see it."""
     log_every_steps: int
     device: str = "cpu"
+    src_vocab_size: int | None = None
+    """Of the source's own vocabulary; none = `vocab_size` is that of both sides."""
 
 
 def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact, job: Job) -> Json:
@@ -77,6 +79,7 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
         model=model,
         train=config,
         vocab_size=tokenize.stats["vocab_size"],
+        src_vocab_size=tokenize.stats.get("src_vocab_size"),
         tokenizer=tokenize.stats["tokenizer"],
         shards=tuple(map(str, tokenize.paths("part-*.arrow"))),
         dev=tuple(map(str, tokenize.paths("dev/*.arrow"))),
@@ -112,7 +115,7 @@ def run_worker(task: Task, is_leaving: IsLeaving) -> None:
         return
     shards = TokenShards([load_tokens(Path(path)) for path in task.shards])
     torch.manual_seed(task.seed)
-    model = Transformer(task.model, task.vocab_size)
+    model = Transformer(task.model, task.vocab_size, task.src_vocab_size)
     if task.train.init_from:
         load_bundle_weights(Path(task.train.init_from), model)
     model.to(task.device)

@@ -12,6 +12,7 @@ from pipeline.batching import TokenShards
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
+from pipeline.subwords import id_type
 from pipeline.tokenizer import Tokenizer
 from pipeline.train import load_tokens
 
@@ -101,7 +102,7 @@ def test_shards_that_no_row_falls_into_can_be_trained_on(run_tokenize, deduped, 
 def test_rows_on_the_edge_of_two_shards_are_in_one(run_tokenize, deduped, decoded, monkeypatch):
     edge = 1 << 63
     hashes = np.array([edge, (1 << 64) - 1, edge - 1, 0], np.uint64)
-    monkeypatch.setattr(stage, "_row_hashes", lambda sources, lines: hashes)
+    monkeypatch.setattr(stage, "row_hashes", lambda sources, lines: hashes)
     artifact = run_tokenize(deduped(PAIRS[:4]), rows_per_shard=2)
     first, second = (decoded(artifact, f"part-0000{number}.arrow") for number in (0, 1))
     assert first == [PAIRS[3], PAIRS[2]]
@@ -130,9 +131,12 @@ def test_pairs_with_too_long_a_side_are_left_out_and_counted(
         "rows_in": 300,
         "rows_kept": len(short),
         "over_long": 300 - len(short),
+        "over_long_by_source": {"corpus": 300 - len(short)},
         "src_tokens": sum(len(ids) for ids, fit in zip(src, fits, strict=True) if fit),
         "tgt_tokens": sum(len(ids) for ids, fit in zip(tgt, fits, strict=True) if fit),
+        "round_trip": {"share": 1.0, "changed": 0, "examples": []},
         "vocab_size": tokenizer.vocab_size,
+        "src_vocab_size": None,
         "tokenizer": "",
         "dev": {},
     }
@@ -181,7 +185,7 @@ def test_ids_take_two_bytes_while_the_vocabulary_fits(
     class Large(Tokenizer):
         def __init__(self, folder):
             super().__init__(folder)
-            self.vocab_size = size
+            self.src.id_type = id_type(size)
 
     stage._tokenizer.cache_clear()
     monkeypatch.setattr(stage, "Tokenizer", Large)

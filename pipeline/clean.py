@@ -1,6 +1,7 @@
 """Stage 2: a source's pairs, normalised and rewritten; each kept, or rejected by a named rule.
 
-Out: `part-*.parquet` of kept rows, `rejected/part-*.parquet` with the rule that rejected each.
+Out: `part-*.parquet` of kept rows, `rejected/part-*.parquet` with the rule that rejected each,
+`statistics.csv` with histograms of both.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from pipeline.language_id import is_known
 from pipeline.patterns import PUNCTUATION, replace_all
 from pipeline.rules import apply
 from pipeline.rules_parameters import RuleParameters
+from pipeline.statistics import STATISTICS_FILE, Histograms
 from pipeline.tables import PAIRS, REJECTED, ParquetShards
 from pipeline.text import normalise_column
 
@@ -38,6 +40,7 @@ def clean(
     parameters = RuleParameters(**dict(config), src_language=src, tgt_language=tgt)
     _say_what_is_not_checked(parameters, job)
     rejected_by: Counter[str] = Counter()
+    histograms = Histograms()
     total = download.stats["rows"]
     rows_in = rows_changed = 0
     faults = Faults(stored_layout(download.folder).on_bad_rows)
@@ -49,12 +52,15 @@ def clean(
             applied = apply(pairs, parameters)
             kept.write(applied.kept)
             rejected.write(applied.rejected)
+            histograms.add("kept", applied.kept)
+            histograms.add("rejected", applied.rejected)
             rejected_by.update(applied.rejected["rule"].to_pylist())
             rows_in += raw.num_rows
             rows_changed += _num_changed(raw, pairs)
             job.progress(rows_in, total, "rows")
     assert faults.rejected.total() == download.stats.get("rows_rejected", 0), "rows are lost"
     assert rows_in == total == kept.num_rows + rejected.num_rows, "rows are lost"
+    histograms.write(job.out / STATISTICS_FILE)
     return {
         "rows_in": rows_in,
         "rows_changed": rows_changed,

@@ -53,6 +53,8 @@ class Stage:
     """Fields that resumable state does not depend on; none = the state is cleared on commit."""
     checks_inputs: bool = False
     """Whether its inputs are hashed before it begins, being too costly to run on damaged ones."""
+    check: Callable[[RunConfig], None] | None = None
+    """Raises what can be known to fail before the first stage begins."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,16 @@ def _evaluate(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
     from pipeline.evaluate import evaluate
 
     sets = _sets(node, inputs) | _held_out(run, "test", inputs)
-    return evaluate(run.evaluate, inputs["average"], sets, job)
+    return evaluate(run.evaluate, inputs["average"], sets, job, inputs.get("train"))
+
+
+def _check_evaluate(run: RunConfig) -> None:
+    from pipeline.comet import check_comet
+    from pipeline.metrics import check_tokenizer, tokenizer_for
+
+    check_tokenizer(tokenizer_for(run.tgt, run.evaluate.bleu_tokenizer))
+    if run.evaluate.comet:
+        check_comet()
 
 
 def _sets(node: Node, inputs: Inputs) -> dict[str, Artifact]:
@@ -185,7 +196,7 @@ def _clean_tools() -> dict[str, str]:
 
 
 DOWNLOAD = Stage("download", 1, _download, aside=("rejected.jsonl",))
-CLEAN = Stage("clean", 2, _clean, aside=("rejected/*",), tools=_clean_tools)
+CLEAN = Stage("clean", 2, _clean, aside=("rejected/*", "statistics.csv"), tools=_clean_tools)
 DEDUP = Stage("dedup", 2, _dedup, aside=("rejected/*",), tools=_unicode)
 VOCAB = Stage(
     "vocab",
@@ -203,7 +214,7 @@ TRAIN = Stage(
     checks_inputs=True,
 )
 AVERAGE = Stage("average", 1, _average, aside=("recipe.json",))
-EVALUATE = Stage("evaluate", 1, _evaluate)
+EVALUATE = Stage("evaluate", 2, _evaluate, aside=("curve.svg",), check=_check_evaluate)
 STAGES = (DOWNLOAD, CLEAN, DEDUP, VOCAB, TOKENIZE, TRAIN, AVERAGE, EVALUATE)
 STAGE_NAMES = tuple(stage.name for stage in STAGES)
 
@@ -242,7 +253,8 @@ def nodes(
     ]
     held_out_test = ("dedup",) if run.dedup.holdout.test else ()
     if test or held_out_test:
-        inputs = ("average", *held_out_test, *(names[source.name] for source in test))
+        checkpoints = ("train",) if run.evaluate.every_checkpoint else ()
+        inputs = ("average", *checkpoints, *held_out_test, *(names[source.name] for source in test))
         graph.append(_node(EVALUATE, run, ("evaluate",), inputs))
     return graph
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import zip as zips
@@ -405,7 +405,6 @@ archives = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(
     archive=archives, change=st.one_of(st.none(), st.tuples(st.integers(0), st.integers(1, 255)))
 )

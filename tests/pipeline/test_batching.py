@@ -76,7 +76,7 @@ def same_step(left, right):
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     lengths=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=200),
     seed=st.integers(0, 2**40),
@@ -133,7 +133,7 @@ def test_a_plan_depends_on_seed_epoch_and_lengths_only():
     assert epochs[0] != epochs[1]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(seeds=st.lists(st.integers(0, 2**64), min_size=2, max_size=2, unique=True))
 def test_each_seed_and_each_epoch_has_an_order_of_its_own(seeds):
     plans = [small_plan(seed=seed) for seed in seeds]

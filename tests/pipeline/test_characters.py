@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.characters import count_kinds, digits
@@ -38,7 +38,6 @@ def test_no_texts_have_no_counts():
     assert counts() == []
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.text(st.sampled_from("aé1. 字-\u0301\u3000\n\U00010400"), max_size=12)), st.data()
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import lines as lines_module
@@ -82,7 +82,6 @@ text = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None)
 @given(
     data=st.data(), lines=st.integers(1, 60), batch_rows=st.integers(1, 70), packed=st.booleans()
 )
@@ -102,7 +101,6 @@ def test_pairs_never_shift(data, lines, batch_rows, packed, tmp_path_factory):
     assert read == list(zip(*sides, strict=True))
 
 
-@settings(deadline=None)
 @given(
     src=st.one_of(st.binary(), text.map(str.encode)),
     tgt=st.one_of(st.binary(), text.map(str.encode)),
@@ -235,7 +233,6 @@ def test_rejected_lines_take_their_partner_with_them(write, batch_rows, small_bl
     ]
 
 
-@settings(deadline=None)
 @given(data=st.data(), rows_in=st.integers(1, 40), batch_rows=st.integers(1, 50))
 def test_of_any_lines_exactly_the_faulty_pairs_are_rejected(
     data, rows_in, batch_rows, tmp_path_factory

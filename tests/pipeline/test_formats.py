@@ -180,7 +180,7 @@ texts = st.text(
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     made=st.lists(st.tuples(texts, texts), min_size=1, max_size=20), batch_rows=st.integers(1, 7)
 )
@@ -205,7 +205,7 @@ def test_pairs_never_shift(tmp_path_factory, form, made, batch_rows):
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), policy=st.sampled_from(["stop", "reject"]))
 def test_any_bytes_give_rows_or_a_corpus_error(tmp_path_factory, form, data, policy):
     """Good files with bytes changed, cut out and put in: nothing else is raised, nothing is lost."""

@@ -99,7 +99,7 @@ edited = st.tuples(
 ).map(lambda edit: GOOD[: edit[0]] + edit[2] + GOOD[edit[0] + edit[1] :])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.lists(st.one_of(made_up, edited), min_size=1, max_size=2))
 def test_the_fast_parser_takes_no_line_that_the_careful_one_refuses(texts):
     lines = pa.array([GOOD, *"\n".join(texts).split("\n"), GOOD], pa.string())

@@ -22,7 +22,7 @@ def write(tmp_path):
     return write
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     content=st.lists(
         st.one_of(

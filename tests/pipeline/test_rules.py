@@ -65,7 +65,7 @@ side = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(pairs=st.lists(st.tuples(side, side), max_size=30), size=st.integers(1, 9))
 def test_every_row_comes_out_once_in_order_however_the_rows_are_cut(pair_batch, pairs, size):
     table = pair_batch(*pairs)

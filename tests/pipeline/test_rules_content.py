@@ -1,7 +1,7 @@
 """What the sides of a pair may hold, and what must agree between them."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.rules_content import drop, language, letters, mojibake, numbers, tags, urls
@@ -108,7 +108,6 @@ def test_the_overlap_of_numbers_is_a_parameter(keeps):
     assert not keeps(numbers, "1 and 2", "1", min_number_overlap=1.5)
 
 
-@settings(deadline=None)
 @given(number=st.integers(1000, 10**12), decimals=st.integers(0, 999))
 def test_separators_change_no_number(keeps, number, decimals):
     english = f"{number:,}.{decimals}"

@@ -1,7 +1,7 @@
 """Which pairs are copies."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import rules_copy
@@ -72,7 +72,6 @@ def edit_distance(one, other):
 short = st.text("abc", max_size=9)
 
 
-@settings(deadline=None)
 @given(short, short, st.integers(0, 10))
 def test_edits_are_counted_as_levenshtein_does(one, other, limit):
     assert rules_copy._edits_are_within(one, other, limit) is (edit_distance(one, other) <= limit)
@@ -81,7 +80,6 @@ def test_edits_are_counted_as_levenshtein_does(one, other, limit):
 word = st.text("abcdeäж", min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(sentence=st.lists(word, min_size=4, max_size=9), data=st.data())
 def test_letter_counts_rule_out_no_copy(keeps, sentence, data):
     src = " ".join([*sentence, "straße"])  # folding makes two letters of one

@@ -2,7 +2,7 @@ import io
 import tarfile
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.errors import CorpusError
@@ -40,7 +40,6 @@ names = st.text(
 ).filter(lambda name: name.strip("/") == name)
 
 
-@settings(deadline=None)
 @given(
     files=st.lists(st.tuples(names, st.binary(max_size=2000)), max_size=6),
     form=st.sampled_from(["gnu", "pax"]),

@@ -118,6 +118,7 @@ class Run:
         Raises:
             InputError: If a stage that is not selected would have to be built.
         """
+        self._check_stages()
         check_writable(self.root.folder)
         last = read_record(self._record_path)
         graph = self.nodes()
@@ -130,6 +131,13 @@ class Run:
         for node in graph[len(downloads) :]:
             self._take(node, done, last, workplace)
         return list(done.values())
+
+    def _check_stages(self) -> None:
+        """Raise what a later stage would fail with, and is known now."""
+        for planned in self.plan():
+            check = planned.node.stage.check
+            if check and planned.status != "cached":
+                check(self.config)
 
     def settle(self, results: Iterable[Result]) -> None:
         """Once all downloads are there: pin what their addresses gave, remove what was fetched."""
@@ -262,10 +270,17 @@ def make_run(  # noqa: PLR0913 - the options of every command that takes a recip
         ConfigError: If the recipe or an override is wrong.
     """
     config = read_recipe(recipe, overrides)
-    named = root or environment.get("TRADUKO_ROOT") or config.root or "artifacts"
-    folder = Path(named).expanduser().resolve()
+    folder = root_folder(root, environment, config.root)
     lock = Lock(_lock_folder(recipe, folder) / LOCK_FILE, say)
     return Run(config, Root(folder, say), Selection.of(only, start, force=force), lock)
+
+
+def root_folder(
+    given: str | None, environment: Mapping[str, str], of_recipe: str | None = None
+) -> Path:
+    """The root given, else TRADUKO_ROOT's, the recipe's, or `artifacts` in this folder."""
+    named = given or environment.get("TRADUKO_ROOT") or of_recipe or "artifacts"
+    return Path(named).expanduser().resolve()
 
 
 def _lock_folder(recipe: str, root: Path) -> Path:

@@ -137,6 +137,22 @@ class Artifact:
         [path] = self.paths(name)
         return path
 
+    def verify(self, *, deep: bool) -> None:
+        """Compare the files with the manifest: their sizes, and with `deep` their hashes.
+
+        Raises:
+            Damaged: If they differ.
+        """
+        for file in self.manifest.files:
+            path = self.folder / file.path
+            if not path.is_file():
+                raise Damaged(f"{path} is missing")
+            size = path.stat().st_size
+            if size != file.bytes:
+                raise Damaged(f"{path} must have {file.bytes} bytes, but has {size}")
+            if deep and digest_file(path) != file.sha256:
+                raise Damaged(f"{path} does not have the sha256 {file.sha256[:16]}… any more")
+
 
 class Damaged(Exception):  # noqa: N818 - a finding, not a failure
     """An artifact's files are not what its manifest says."""
@@ -174,7 +190,7 @@ class Root:
         if manifest.fingerprint != identity.fingerprint:
             raise Damaged(f"{place} holds another artifact, {manifest.fingerprint}")
         artifact = Artifact(place / manifest.attempt, manifest)
-        _verify(artifact, deep=deep)
+        artifact.verify(deep=deep)
         return artifact
 
     def produce(
@@ -309,18 +325,6 @@ def _content(files: Sequence[File], aside: tuple[str, ...]) -> str:
         if not any(fnmatchcase(file.path, pattern) for pattern in aside)
     ]
     return digest_json(counted)
-
-
-def _verify(artifact: Artifact, *, deep: bool) -> None:
-    for file in artifact.manifest.files:
-        path = artifact.folder / file.path
-        if not path.is_file():
-            raise Damaged(f"{path} is missing")
-        size = path.stat().st_size
-        if size != file.bytes:
-            raise Damaged(f"{path} must have {file.bytes} bytes, but has {size}")
-        if deep and digest_file(path) != file.sha256:
-            raise Damaged(f"{path} does not have the sha256 {file.sha256[:16]}… any more")
 
 
 def _sweep(place: Path, keep: str = "") -> None:

@@ -130,7 +130,7 @@ def test_a_stage_that_gives_the_same_rows_leaves_what_follows_cached(make_run, c
 @pytest.mark.parametrize(
     ("override", "rebuilt"),
     [
-        ("dedup.exact=false", ALL[4:]),
+        ("dedup.near=false", ALL[4:]),
         ("vocab.size=500", ALL[5:]),
         ("tokenize.max_pieces=100", ALL[6:]),
         ("seed=2", ALL[7:]),

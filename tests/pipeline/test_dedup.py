@@ -1,14 +1,19 @@
 """The first of equal pairs stays, and nothing that a dev or test set holds."""
 
+import gzip
 import random
+import re
 from collections import Counter
 
 import pytest
+from pydantic import ValidationError
 
+from pipeline import dedup as module
 from pipeline import tables
 from pipeline.config import DedupConfig
 from pipeline.dedup import dedup
 from pipeline.errors import CorpusError
+from pipeline.text import normalise
 
 
 @pytest.fixture
@@ -165,7 +170,187 @@ def test_nothing_left_is_an_error_that_says_why(run_dedup, cleaned, downloaded, 
         run_dedup(train, held_out=held_out)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [
+        ("A DOOR!", "eine Tür"),
+        ("a door", "eine Tür."),
+        (" a  door", "EINE TÜR"),
+        ("«A door»", "Eine Tu\u0308r?"),
+        ("adoor", "eineTür"),
+    ],
+)
+def test_of_pairs_with_the_same_letters_the_first_stays(run_dedup, cleaned, rows_of, other):
+    for first, second in ((A, other), (other, A)):
+        parts = cleaned([B, first], "first"), cleaned([second, C, second], "second")
+        artifact = run_dedup(*parts)
+        assert [row[:2] for row in rows_of(artifact)] == [B, first, C]
+        rules = [row[-2:] for row in rows_of(artifact, "rejected/*")]
+        assert rules == [(1, "near_duplicate"), (3, "duplicate")]
+        assert run_dedup(*parts, near=False).stats["rejected"] == {"duplicate": 1}
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [("room 7", "Zimmer 7"), ("room 8", "Zimmer 8")],
+        [("12.30", "12.30"), ("12.31", "12.31"), ("12.30", "12.31")],
+        [("!", "?"), ("?", "!"), ("...", "…")],
+        [("a quiet cafe", "x"), ("a quiet café", "x")],
+        [("a door", "eine Tür"), ("A door!", "ein Tor"), ("the door", "Eine Tür.")],
+        [("a", "bc"), ("ab", "c")],
+    ],
+)
+def test_other_digits_accents_or_letters_make_no_near_duplicate(run_dedup, cleaned, pairs):
+    assert run_dedup(cleaned(pairs)).stats["rejected"] == {}
+
+
+def test_near_without_exact_is_refused():
+    message = (
+        "`dedup.near` must be false where `dedup.exact` is false, for equal pairs are near-dup"
+    )
+    with pytest.raises(ValidationError, match=re.escape(message)):
+        DedupConfig(exact=False)
+
+
+def some_text(draw):
+    return "".join(draw.choice("abAB.! ") for _ in range(draw.randint(1, 3)))
+
+
+def cut(pairs, number, cleaned, **files):
+    """The pairs as so many sources."""
+    edges = [len(pairs) * index // number for index in range(number + 1)]
+    parts = [pairs[edges[index] : edges[index + 1]] for index in range(number)]
+    return [cleaned(part, f"part{index}", **files) for index, part in enumerate(parts)]
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("sizes", [(1_000_000, 1_000_000), (37, 11), (7, 1_000_000)])
+def test_one_three_and_eight_sources_give_the_same_rows(
+    run_dedup, cleaned, downloaded, rows_of, seed, sizes
+):
+    draw = random.Random(seed)
+    pairs = [(some_text(draw), some_text(draw)) for _ in range(120)]
+    held_out = {"test": downloaded(["aab", "bba"], ["abb", "baa"])}
+    expected = plain_search(pairs, [("aab", "abb"), ("bba", "baa")])
+    for number in (1, 3, 8):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(module, "SPAN_ROWS", sizes[0])
+            patch.setattr(module, "PARTITION_ROWS", sizes[1])
+            artifact = run_dedup(*cut(pairs, number, cleaned), held_out=held_out)
+        assert [row[:2] for row in rows_of(artifact)] == expected["kept"]
+        rejected = [(*row[:2], row[-1]) for row in rows_of(artifact, "rejected/*")]
+        assert rejected == expected["rejected"]
+
+
+def plain_search(pairs, held_out):
+    """What is left of pairs of these letters, by a search that shares no code with the stage."""
+
+    def plain(text):
+        return "".join(filter(str.isalpha, text.lower())) or text
+
+    sides = [{plain(pair[side]) for pair in held_out} for side in (0, 1)]
+    found, exact, near = {"kept": [], "rejected": []}, set(), set()
+    for pair in pairs:
+        key = tuple(map(plain, pair))
+        if pair in exact:
+            found["rejected"].append((*pair, "duplicate"))
+        elif key in near:
+            found["rejected"].append((*pair, "near_duplicate"))
+        elif key[0] in sides[0] or key[1] in sides[1]:
+            found["rejected"].append((*pair, "overlap"))
+        else:
+            found["kept"].append(pair)
+        exact.add(pair)
+        near.add(key)
+    return found
+
+
+def test_the_number_of_ranges_changes_nothing(run_dedup, cleaned, monkeypatch):
+    draw = random.Random(1)
+    pairs = [(some_text(draw), some_text(draw)) for _ in range(200)]
+    whole = run_dedup(cleaned(pairs), holdout={"dev": 3, "test": 2}).manifest.content
+    for partition_rows in (100, 7, 1):
+        monkeypatch.setattr(module, "PARTITION_ROWS", partition_rows)
+        made = run_dedup(cleaned(pairs), holdout={"dev": 3, "test": 2})
+        assert made.manifest.content == whole
+
+
+def test_shards_are_cut_by_the_number_of_the_row_that_came_in(
+    run_dedup, cleaned, rows_of, monkeypatch
+):
+    monkeypatch.setattr(module, "SPAN_ROWS", 4)
+    artifact = run_dedup(cleaned([A, B, A, C, A, A, B, C, ("x", "y")]))
+    kept = [rows_of(artifact, f"part-0000{index}*") for index in range(3)]
+    assert [[row[3] for row in rows] for rows in kept] == [[1, 2, 4], [], [9]]
+    assert len(artifact.paths("*.parquet")) == 6
+    assert not list(artifact.folder.glob("scratch"))
+
+
+def test_counts_add_up_for_every_source(run_dedup, cleaned, downloaded, rows_of, monkeypatch):
+    monkeypatch.setattr(module, "SPAN_ROWS", 3)
+    draw = random.Random(1)
+    parts = {
+        name: [(some_text(draw), some_text(draw)) for _ in range(rows)]
+        for name, rows in (("one", 40), ("two", 1), ("three", 25))
+    }
+    artifact = run_dedup(
+        *(cleaned(pairs, name) for name, pairs in parts.items()),
+        held_out={"dev": downloaded(["ab"], ["ba"])},
+        holdout={"test": 4},
+    )
+    stats = artifact.stats
+    assert list(stats["sources"]) == list(parts)
+    for name, counts in stats["sources"].items():
+        assert counts["rows_in"] == len(parts[name])
+        rejected = Counter(row[-1] for row in rows_of(artifact, "rejected/*") if row[2] == name)
+        assert counts["rejected"] == rejected
+        assert counts["rows_kept"] == sum(row[2] == name for row in rows_of(artifact))
+        left = counts["rows_kept"] + counts["rows_held_out"] + sum(rejected.values())
+        assert left == counts["rows_in"]
+    for key in ("rows_in", "rows_kept", "rows_held_out"):
+        assert stats[key] == sum(counts[key] for counts in stats["sources"].values())
+    assert stats["rows_held_out"] == 4
+    assert set(stats["rejected"]) == {"duplicate", "near_duplicate", "overlap"}
+
+
+def test_text_may_hold_what_ends_a_line(run_dedup, cleaned):
+    pairs = [("a\nb", "c"), ("a", "b\nc"), ("a\n", "b"), ("a", "\nb")]
+    assert run_dedup(cleaned(pairs), near=False).stats["rejected"] == {}
+
+
 def test_an_empty_source_is_no_trouble_but_nothing_else_is(run_dedup, cleaned, nothing_is_left):
     assert run_dedup(cleaned([], "empty"), cleaned([A])).stats["rows_kept"] == 1
     with pytest.raises(CorpusError, match="No training pair is left: of 0"):
         run_dedup(cleaned([]), cleaned([]))
+
+
+@pytest.mark.parametrize(
+    ("case", "near", "left"),
+    [
+        ("36_gz_clean", True, "10"),
+        ("81_nfc_nfd", True, "10"),
+        ("88_duplicates", True, "10"),  # where deduplication ignores case
+        ("88_duplicates", False, None),
+        ("89_same_source", True, None),
+        ("90_same_target", True, None),
+    ],
+)
+def test_of_hostile_corpora_is_left_what_the_index_says(
+    run_dedup, cleaned, shared_data, case, near, left
+):
+    lines = (shared_data / "hostile" / "index.tsv").read_text("utf-8").split("\n")
+    _, files, _, _, counts, *_ = next(
+        line.split("\t") for line in lines if line.startswith(f"{case}\t")
+    )
+    sides = [lines_of(shared_data / "hostile" / "files" / name) for name in files.split()]
+    pairs = [tuple(map(normalise, pair)) for pair in zip(*sides, strict=True)]
+    rows_in, stated = counts.split("/")
+    assert len(pairs) == int(rows_in)
+    assert run_dedup(cleaned(pairs), near=near).stats["rows_kept"] == int(left or stated)
+
+
+def lines_of(path):
+    content = path.read_bytes()
+    content = gzip.decompress(content) if path.suffix == ".gz" else content
+    return content.decode().split("\n")[:-1]

@@ -9,6 +9,7 @@ Texts are read some hundred at a time, and cut into batches that depend on them 
 
 import dataclasses
 import itertools
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -21,8 +22,10 @@ from model.search import Hypothesis, length_penalty
 from model.seeds import derive_seed
 from pipeline.artifact import MANIFEST, Manifest
 from pipeline.bundle import CONFIG_FILE, Bundle, Precision, load_bundle
+from pipeline.ctranslate2_engine import Ctranslate2Engine, is_export
 from pipeline.decoding import Batch, Engine, Pending, TorchEngine, cut_batches
 from pipeline.errors import ConfigError, CorpusError, InputError
+from pipeline.export import Quantization, export_ctranslate2
 from pipeline.tokenizer import Tokenizer
 from pipeline.words import Alignment, Units, align_units, cut_points
 
@@ -30,6 +33,7 @@ LINES_AT_ONCE = 512
 MAX_CHARS_AT_ONCE = 2**20
 
 Overlong = Literal["split", "cut", "stop"]
+EngineName = Literal["torch", "ctranslate2"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +110,39 @@ class Translator:
         device: str = "auto",
         precision: Precision = "fp32",
         threads: int | None = None,
+        engine: EngineName | None = None,
     ) -> "Translator":
-        """The translator of a model's folder, or of an artifact of `average`.
+        """The translator of a model's folder, of an artifact of `average`, or of an export.
 
         Args:
             folder: Of the model.
             device: `auto`, `cpu`, `cuda`, `cuda:1`, …
-            precision: Number format of weights and products.
+            precision: Number format of weights and products; an export has its own.
             threads: On a CPU: how many batches are searched at once. None: as torch is set.
+            engine: What searches. None: CTranslate2 for an export, else torch.
 
         Raises:
-            InputError: If there is no model, or no such device.
+            InputError: If there is no model, no such device, or no such engine.
         """
-        return cls.of(load_bundle(model_folder(folder), device, precision), threads)
+        folder = model_folder(folder)
+        if is_export(folder) or engine == "ctranslate2":
+            if engine == "torch":
+                raise InputError(f"{folder} holds a model for CTranslate2: take that engine.")
+            return cls._on_ctranslate2(folder, device, precision, threads)
+        return cls.of(load_bundle(folder, device, precision), threads)
+
+    @classmethod
+    def _on_ctranslate2(
+        cls, folder: Path, device: str, precision: Precision, threads: int | None
+    ) -> "Translator":
+        """Load an export, or a bundle by way of one that is removed again."""
+        with tempfile.TemporaryDirectory() as temporary:
+            if not is_export(folder):
+                quantization: Quantization | None = "bfloat16" if precision == "bf16" else None
+                export_ctranslate2(folder, Path(temporary), quantization)
+                folder = Path(temporary)
+            engine = Ctranslate2Engine(folder, device, threads)
+            return cls(Tokenizer(folder), lambda: engine)
 
     @classmethod
     def of(cls, bundle: Bundle, threads: int | None = None) -> "Translator":

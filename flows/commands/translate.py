@@ -96,6 +96,7 @@ def _open(arguments: argparse.Namespace) -> "Translator":
         device=arguments.device,
         precision=arguments.precision,
         threads=arguments.threads,
+        engine=arguments.engine,
     )
 
 
@@ -138,6 +139,7 @@ def _search_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _speed_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--engine", choices=("torch", "ctranslate2"), help="what searches; default ctranslate2 for a model of `traduko export`, else torch")  # fmt: skip
     parser.add_argument("--device", default="auto", metavar="D", help="auto (a GPU where there is one), cpu, cuda, cuda:1")  # fmt: skip
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="number format of weights and products")  # fmt: skip
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads, a batch each; default all")  # fmt: skip

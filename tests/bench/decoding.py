@@ -22,20 +22,21 @@ import random
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from foreign import pack, to_ctranslate2, to_hugging_face, token_names
+from foreign import pack, to_hugging_face
 from measure import estimate, peak_memory_mib, table, where
 
 from model.config import BOS, EOS, PAD, SearchConfig
 from model.search import beam_search
 from model.transformer import pad_sequences
 from pipeline.bundle import load_bundle
+from pipeline.decoding import Batch, TorchEngine
+from pipeline.export import token_names, write_weights
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data/multi30k"
 TEST_SET = "test_2016_flickr"
@@ -97,13 +98,14 @@ def search(model, sources, rows, found):
 def make_ours_in_threads(bundle, tokens):
     def translate(sources):
         found = [()] * len(sources)
-        with ThreadPoolExecutor(THREADS, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            done = [
-                pool.submit(search, bundle.model, sources, rows, found)
+        with TorchEngine(bundle.model, THREADS) as engine:
+            begun = [
+                (rows, engine.submit(Batch([sources[row][:-1] for row in rows], rows), SEARCH))
                 for rows in batches(sources, tokens)
             ]
-        for each in done:
-            each.result()
+            for rows, wait in begun:
+                for row, hypotheses in zip(rows, wait(), strict=True):
+                    found[row] = hypotheses[0].ids
         return found
 
     return translate
@@ -143,7 +145,7 @@ def make_ctranslate2(bundle, tokens, replicas=1):
     import ctranslate2
 
     with tempfile.TemporaryDirectory() as folder:
-        to_ctranslate2(bundle, folder)
+        write_weights(bundle.model, Path(folder))
         translator = ctranslate2.Translator(
             folder, compute_type="float32", inter_threads=replicas,
             intra_threads=THREADS // replicas,

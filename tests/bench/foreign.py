@@ -1,9 +1,9 @@
-"""Our weights in others' models, to compare speed and output: Hugging Face, CTranslate2, oneDNN."""
+"""Our weights in others' models, to compare speed and output: Hugging Face, oneDNN."""
 
 import torch
 from torch import nn
 
-from model.config import BOS, EOS, PAD, UNK
+from model.config import BOS, EOS, PAD
 
 
 def to_hugging_face(bundle):
@@ -81,72 +81,6 @@ def prefixed(prefix, part):
     elif isinstance(part, nn.Module):
         part = part.state_dict()
     return {prefix + name: weight for name, weight in part.items()}
-
-
-def token_names(vocab_size):
-    names = [str(number) for number in range(vocab_size)]
-    names[PAD], names[UNK], names[BOS], names[EOS] = "<pad>", "<unk>", "<s>", "</s>"
-    return names
-
-
-def to_ctranslate2(bundle, folder):
-    """Write a CTranslate2 model with fp32 weights. Its tokens are our ids, as text."""
-    from ctranslate2.specs import TransformerSpec
-
-    model, shape = bundle.model, bundle.model.config
-    spec = TransformerSpec.from_config(
-        (shape.num_encoder_layers, shape.num_decoder_layers), shape.num_heads,
-        pre_norm=shape.norm == "pre",
-    )  # fmt: skip
-    for side, layers in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
-        is_encoder = side is spec.encoder
-        embeddings = side.embeddings[0] if is_encoder else side.embeddings
-        embeddings.weight = array(model.embedding.weight)
-        side.scale_embeddings = shape.dim**0.5
-        positions = model.src_positions if is_encoder else model.tgt_positions
-        side.position_encodings.encodings = array(positions.table)
-        if shape.norm == "pre":
-            set_norm(side.layer_norm, model.encoder_norm if is_encoder else model.decoder_norm)
-        for layer_spec, layer in zip(side.layer, layers, strict=True):
-            set_layer(layer_spec, layer)
-    spec.decoder.projection.weight = array(model.embedding.weight)
-    spec.register_source_vocabulary(token_names(model.vocab_size))
-    spec.register_target_vocabulary(token_names(model.vocab_size))
-    spec.config.decoder_start_token, spec.config.bos_token = "<s>", "<s>"
-    spec.config.eos_token, spec.config.unk_token = "</s>", "<unk>"
-    spec.config.layer_norm_epsilon = 1e-5
-    spec.validate()
-    spec.optimize()
-    spec.save(str(folder))
-
-
-def set_layer(spec, layer):
-    norms = [each.norm for each in layer.add_norms]
-    set_norm(spec.self_attention.layer_norm, norms[0])
-    attention = layer.self_attention
-    set_linears(spec.self_attention.linear, [attention.query_key_value, attention.output])
-    if len(norms) == 3:
-        set_norm(spec.attention.layer_norm, norms[1])
-        attention = layer.cross_attention
-        set_linears(spec.attention.linear, [attention.query, attention.key_value, attention.output])
-    set_norm(spec.ffn.layer_norm, norms[-1])
-    feed_forward = layer.feed_forward
-    set_linears([spec.ffn.linear_0, spec.ffn.linear_1], [feed_forward.inner, feed_forward.outer])
-
-
-def set_linears(specs, linears):
-    for spec, linear in zip(specs, linears, strict=True):
-        spec.weight = array(linear.weight)
-        if linear.bias is not None:
-            spec.bias = array(linear.bias)
-
-
-def set_norm(spec, norm):
-    spec.gamma, spec.beta = array(norm.weight), array(norm.bias)
-
-
-def array(weight):
-    return weight.detach().numpy()
 
 
 class PackedLinear(nn.Module):

@@ -83,23 +83,24 @@ BUNDLE_TEXT = [
 @pytest.fixture(scope="session")
 def make_bundle() -> Callable[..., Path]:
     """Fills a folder with an untrained model: what it says does not matter, how it says it does."""
+    return fill_bundle
 
-    def make(folder: Path, shape: "ModelConfig", seed: int = 5) -> Path:
-        import torch
 
-        from model.transformer import Transformer
-        from pipeline.bundle import write_bundle
+def fill_bundle(folder: Path, shape: "ModelConfig", seed: int = 5) -> Path:
+    """Write an untrained model of this shape into a folder; return the folder."""
+    import torch
 
-        vocab = folder / "vocab"
-        vocab.mkdir()
-        (vocab / "tokenizer.model").write_bytes(_learn_pieces(BUNDLE_TEXT))
-        (vocab / "tokenizer.json").write_text('{"normalise": true}\n')
-        torch.manual_seed(seed)
-        weights = Transformer(shape, 48).state_dict()
-        write_bundle(folder, weights, shape, ("en", "de"), vocab)
-        return folder
+    from model.transformer import Transformer
+    from pipeline.bundle import write_bundle
 
-    return make
+    vocab = folder / "vocab"
+    vocab.mkdir()
+    (vocab / "tokenizer.model").write_bytes(_learn_pieces(BUNDLE_TEXT))
+    (vocab / "tokenizer.json").write_text('{"normalise": true}\n')
+    torch.manual_seed(seed)
+    weights = Transformer(shape, 48).state_dict()
+    write_bundle(folder, weights, shape, ("en", "de"), vocab)
+    return folder
 
 
 def _learn_pieces(texts: list[str]) -> bytes:

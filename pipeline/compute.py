@@ -38,11 +38,17 @@ class Compute(Protocol):
     """A place to run work on: one process, one machine, or a cluster."""
 
     def map(
-        self, function: Callable[[T], R], items: Sequence[T], on_done: OnDone | None = None
+        self,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        on_done: OnDone | None = None,
+        *,
+        use_gpu: bool = False,
     ) -> list[R]:
         """`function` of every item, in the items' order.
 
         The function is picklable, may run twice for one item, and writes only what the item names.
+        With `use_gpu` each has a GPU to itself while it runs.
         """
         ...
 
@@ -63,9 +69,15 @@ class InProcess:
     """Everything in this process, one thing after another: for tests and for tiny work."""
 
     def map(
-        self, function: Callable[[T], R], items: Sequence[T], on_done: OnDone | None = None
+        self,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        on_done: OnDone | None = None,
+        *,
+        use_gpu: bool = False,
     ) -> list[R]:
         """`function` of every item, in the items' order."""
+        assert not use_gpu, "there is none to share out"
         results = []
         for item in items:
             results.append(function(item))

@@ -250,10 +250,18 @@ class AverageConfig(Section):
 
     last: AtLeastOne = 5
     """How many of the last checkpoints are averaged (the paper: 5 for base, 20 for big)."""
+    best: AtLeastOne | None = None
+    """How many of the checkpoints with the lowest loss on the dev set are averaged, in place of the
+    last; none = the last."""
+
+
+BleuTokenizer = Literal[
+    "auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "flores101", "flores200", "none"
+]
 
 
 class EvaluateConfig(Section):
-    """How test sets are translated."""
+    """How test sets are translated and scored."""
 
     beam_size: AtLeastOne = 4
     """Hypotheses kept at each step; 1 is greedy."""
@@ -263,6 +271,18 @@ class EvaluateConfig(Section):
     """A translation has at most this many pieces more than its source."""
     tokens_per_batch: Annotated[int, Field(ge=1), Unkeyed] = 4_096
     """Source tokens decoded at once, padding included: memory and speed, never the result."""
+    bleu_tokenizer: BleuTokenizer = "auto"
+    """sacreBLEU's tokenizer for BLEU; auto = what it prescribes for the target language: zh for
+    Chinese, ja-mecab for Japanese, ko-mecab for Korean (the last two need the extras `ja` and `ko`),
+    13a for all others."""
+    paper_scores: list[Name] = []
+    """Test sets that are newstest2014, scored also as the paper does (tokenised, German compounds
+    split) and lowercased, as some later reports do."""
+    comet: Annotated[str | None, Field(min_length=1)] = None
+    """A COMET model to score with as well: its name, as Unbabel/wmt22-comet-da, or its .ckpt file.
+    Needs the command `comet-score`, from unbabel-comet in an environment of its own."""
+    every_checkpoint: bool = False
+    """Whether each checkpoint that `train` kept is scored too, for a curve of BLEU over steps."""
 
 
 class ComputeConfig(Section):
@@ -344,10 +364,36 @@ class RunConfig(Section):
                 raise ValueError(
                     f"`tokenize.max_pieces` + 1 must be at most `{name}` ({limit}), but is {longest}"
                 )
-        if self.average.last > self.train.keep_checkpoints:
+        return self
+
+    @model_validator(mode="after")
+    def _checkpoints_are_kept(self) -> "RunConfig":
+        best = self.average.best
+        if best is None and self.average.last > self.train.keep_checkpoints:
             raise ValueError(
                 "`average.last` must be at most `train.keep_checkpoints` "
                 f"({self.train.keep_checkpoints}), but is {self.average.last}"
+            )
+        if best and best > self.train.keep_best_checkpoints:
+            raise ValueError(
+                "`average.best` must be at most `train.keep_best_checkpoints` "
+                f"({self.train.keep_best_checkpoints}), but is {best}"
+            )
+        if best and not (self.download.dev or self.dedup.holdout.dev):
+            raise ValueError(
+                "`average.best` needs a dev set: name one in `download.dev`, or hold pairs out with "
+                "`dedup.holdout.dev`"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _paper_scores_name_sets(self) -> "RunConfig":
+        names = [source.name for source in self.download.test]
+        unknown = [name for name in self.evaluate.paper_scores if name not in names]
+        if unknown:
+            raise ValueError(
+                f"`evaluate.paper_scores` must name sets of `download.test` "
+                f"({', '.join(names) or 'there is none'}), but names {unknown[0]}"
             )
         return self
 

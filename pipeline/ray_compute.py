@@ -23,7 +23,12 @@ class RayCompute:
         self._connect = connect
 
     def map(
-        self, function: Callable[[T], R], items: Sequence[T], on_done: OnDone | None = None
+        self,
+        function: Callable[[T], R],
+        items: Sequence[T],
+        on_done: OnDone | None = None,
+        *,
+        use_gpu: bool = False,
     ) -> list[R]:
         """`function` of every item, in the items' order; one Ray task an item.
 
@@ -35,7 +40,8 @@ class RayCompute:
         logging.getLogger("ray.data").setLevel(logging.ERROR)  # it warns of its own progress bars
         ray.data.DataContext.get_current().enable_progress_bars = False
         rows = [{"index": index} for index in range(len(items))]
-        data = ray.data.from_items(rows, override_num_blocks=len(rows)).map(_Apply(function, items))
+        blocks = ray.data.from_items(rows, override_num_blocks=len(rows))
+        data = blocks.map(_Apply(function, items), num_gpus=1 if use_gpu else None)
         results: dict[int, R] = {}
         try:
             for row in data.iter_rows():

@@ -1,21 +1,26 @@
 import io
 import json
-import random
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 
 import pytest
 import sacrebleu
 import sentencepiece
 import torch
+from safetensors.torch import load_file
 
-import pipeline.evaluate
+import pipeline.portions
+from flows.cluster import Cluster
+from model import checkpoint
 from model.config import ModelConfig, SearchConfig
 from model.transformer import Transformer
-from pipeline.artifact import Identity, Root
+from pipeline.artifact import Identity, Root, digest_json
 from pipeline.bundle import write_bundle
 from pipeline.config import EvaluateConfig
 from pipeline.errors import CorpusError
-from pipeline.evaluate import evaluate, score
+from pipeline.evaluate import evaluate
+from pipeline.metrics import Kind, count_all, scores
+from pipeline.ray_compute import RayCompute
 from pipeline.text import normalise
 
 MODEL = ModelConfig(dim=16, ff_dim=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1,
@@ -80,6 +85,21 @@ def average(root, tmp_path):
 
 
 @pytest.fixture
+def train_artifact(root, average):
+    """Two checkpoints of other weights, of the model's shape."""
+    weights = load_file(average.folder / "model.safetensors")
+
+    def build(out, work):
+        for step in (10, 20):
+            checkpoint.save(
+                out, step, {name: w * step / 20 for name, w in weights.items()}, None, {}
+            )
+        return {}
+
+    return root.produce(Identity("train", 1, {}, ()), build)[0]
+
+
+@pytest.fixture
 def test_set(root):
     """What `download` makes of a test set."""
 
@@ -101,16 +121,15 @@ class Echo:
 
     asked: list
 
-    def translate(self, texts, search, tokens_per_batch, progress):
+    def translate(self, texts, search, tokens_per_batch):
         self.asked.append((list(texts), search, tokens_per_batch))
-        progress(len(texts), len(texts), "sentences")
         return list(texts)
 
 
 @pytest.fixture
 def echo(monkeypatch):
     bundle = Echo([])
-    monkeypatch.setattr(pipeline.evaluate, "load_bundle", lambda folder: bundle)
+    monkeypatch.setattr(pipeline.portions, "load_bundle", lambda folder, device: bundle)
     return bundle
 
 
@@ -134,7 +153,7 @@ def test_what_ends_a_line_to_others_is_no_part_of_a_hypothesis(average, test_set
     job = make_job()
     evaluate(EvaluateConfig(), average, {"odd": test_set(SOURCES, REFERENCES)}, job)
     lines = hypotheses(job, "odd")
-    assert echo.asked[0][0] == SOURCES
+    assert Counter(echo.asked[0][0]) == Counter(SOURCES)
     assert lines == [" ".join(source.split()) for source in SOURCES]
     assert (job.out / "hypotheses" / "odd.txt").read_text().splitlines() == lines
 
@@ -149,10 +168,18 @@ def test_scores_are_written_and_returned_by_set(average, test_set, make_job, ech
     stats = evaluate(EvaluateConfig(), average, sets, job)
     assert json.loads((job.out / "scores.json").read_text()) == stats["scores"]
     assert list(stats["scores"]) == ["first", "second", "same"]
-    assert stats["scores"]["first"] == score(hypotheses(job, "first"), REFERENCES)
+    kind = Kind("de", "13a")
+    counts = count_all(kind, hypotheses(job, "first"), REFERENCES)
+    assert stats["scores"]["first"] == scores(kind, counts)
     assert stats["scores"]["second"] != stats["scores"]["first"]
     names = sorted(path.relative_to(job.out).as_posix() for path in job.out.rglob("*.*"))
-    assert names == [*(f"hypotheses/{name}.txt" for name in ("first", "same", "second")), "scores.json"]  # fmt: skip
+    assert names == [
+        "by_length.json",
+        *(f"hypotheses/{name}.txt" for name in ("first", "same", "second")),
+        *(f"pairs/{name}.jsonl" for name in ("first", "same", "second")),
+        "scores.json",
+        "sets.json",
+    ]
 
 
 def test_the_search_is_the_configs(average, test_set, make_job, echo):
@@ -175,64 +202,72 @@ def test_sides_of_different_length_are_refused(average, test_set, make_job, echo
         evaluate(EvaluateConfig(), average, {"odd": test_set(SOURCES, REFERENCES[:7])}, make_job())
 
 
-def disturbed(seed, num_sentences=40):
-    """Made-up references, and hypotheses that differ here and there."""
-    draw = random.Random(seed)
-    words = ["der", "die", "das", "Haus", "Wald", "Mann", "sieht", "im", ",", ".", "3,5", "Straße"]
-    references = [
-        " ".join(draw.choices(words, k=draw.randint(1, 20))) for _ in range(num_sentences)
-    ]
-    share = draw.random()
-    changed = [
-        " ".join(w if draw.random() > share else draw.choice(words) for w in text.split())
-        for text in references
-    ]
-    return changed, references
+def test_what_compare_needs_is_kept(average, test_set, make_job, echo):
+    job = make_job()
+    evaluate(EvaluateConfig(), average, {"odd": test_set(SOURCES, REFERENCES)}, job)
+    lines = (job.out / "pairs" / "odd.jsonl").read_bytes().decode().split("\n")[:-1]
+    rows = [json.loads(line) for line in lines]
+    assert [(row["src"], row["ref"]) for row in rows] == list(zip(SOURCES, REFERENCES, strict=True))
+    described = json.loads((job.out / "sets.json").read_text())
+    assert (described["src"], described["tgt"], described["tokenizer"]) == ("en", "de", "13a")
+    assert described["sets"]["odd"]["sentences"] == len(SOURCES)
+    assert described["sets"]["odd"]["references"] == digest_json(REFERENCES)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_scores_are_sacrebleus_own(seed):
-    changed, references = disturbed(seed)
-    scores = score(changed, references)
-    bleu = sacrebleu.corpus_bleu(changed, [references])
-    chrf = sacrebleu.corpus_chrf(changed, [references])
-    assert scores["bleu"]["score"] == pytest.approx(bleu.score, abs=0.005001)
-    assert scores["chrf2"]["score"] == pytest.approx(chrf.score, abs=0.005001)
-    assert scores["ter"] is None
+def test_bleu_by_length_counts_every_sentence_once(average, test_set, make_job, echo):
+    sources = [" ".join(["word"] * size) for size in (0, 1, 10, 11, 20, 21, 61, 100)] + ["東" * 35]
+    stats = evaluate(EvaluateConfig(), average, {"odd": test_set(sources, sources)}, make_job())
+    found = stats["bleu_by_length"]["odd"]
+    assert {name: bucket["sentences"] for name, bucket in found.items()} == {
+        "0-10": 3, "11-20": 2, "21-30": 1, "31-40": 1, "61-": 2,
+    }  # fmt: skip
+    assert all(bucket["bleu"]["label"] == "BLEU (13a)" for bucket in found.values())
 
 
-def test_signatures_say_how_it_was_scored():
-    scores = score(["ein Haus"], ["das Haus"])
-    version = sacrebleu.__version__
-    assert scores["bleu"]["signature"] == (
-        f"nrefs:1|bs:1000|seed:12345|case:mixed|eff:no|tok:13a|smooth:exp|version:{version}"
-    )
-    assert scores["chrf2"]["signature"] == (
-        f"nrefs:1|bs:1000|seed:12345|case:mixed|eff:yes|nc:6|nw:0|space:no|version:{version}"
-    )
+@pytest.mark.parametrize(("size", "remark"), [(3_003, ""), (2_737, "filtered"), (9, "has 3,003")])
+def test_newstest2014_whole_and_filtered_are_told_apart(
+    average, test_set, make_job, echo, size, remark
+):
+    said = []
+    job = replace(make_job(), say=said.append)
+    lines = ["Ein well-known Wort."] * size
+    config = EvaluateConfig(paper_scores=["newstest2014"])
+    stats = evaluate(config, average, {"newstest2014": test_set(lines, lines)}, job)
+    found = stats["scores"]["newstest2014"]
+    assert [found[name]["score"] for name in ("bleu", "bleu_tokenised_split", "bleu_lowercased")] == [100.0] * 3  # fmt: skip
+    assert all((remark in score["label"]) for score in found.values())
+    assert len(said) == bool(remark)
+    assert len({score["label"] for score in found.values()}) == len(found)
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_interval_contains_the_score(seed):
-    for values in (v for v in score(*disturbed(seed)).values() if v):
-        assert values["low"] <= values["score"] <= values["high"]
-        assert values["low"] < values["high"]
+def test_every_kept_checkpoint_is_scored(average, train_artifact, test_set, make_job):
+    job = make_job()
+    config = EvaluateConfig(beam_size=1, max_extra_tokens=3, every_checkpoint=True)
+    sets = {"odd": test_set(SOURCES, REFERENCES)}
+    evaluate(config, average, sets, job, train_artifact)
+    curve = json.loads((job.out / "curve.json").read_text())
+    assert [point["step"] for point in curve["odd"]] == [10, 20]
+    assert curve["odd"][0]["bleu"]["signature"].startswith("nrefs:1|")
+    assert (job.out / "curve.svg").read_text().startswith("<?xml")
 
 
-def test_perfect_hypotheses_score_100():
-    _, references = disturbed(1)
-    for values in (v for v in score(references, references).values() if v):
-        assert (values["low"], values["score"], values["high"]) == (100.0, 100.0, 100.0)
+@pytest.fixture
+def ray_compute():
+    cluster = Cluster(None)
+    yield RayCompute(cluster.connect)
+    cluster.leave()
 
 
-def test_few_matches_are_scored_though_many_samples_have_none():
-    _, references = disturbed(1, num_sentences=5)
-    values = score([references[0], "", "", "", ""], references)["chrf2"]
-    assert values["low"] <= values["score"] <= values["high"]
-    assert 0 < values["score"] < 60
-
-
-def test_blank_hypotheses_score_0():
-    _, references = disturbed(1)
-    for values in (v for v in score([""] * len(references), references).values() if v):
-        assert (values["low"], values["score"], values["high"]) == (0.0, 0.0, 0.0)
+@pytest.mark.ray
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:ray")  # it warns of its own settings
+def test_translations_are_the_same_on_any_number_of_workers(
+    average, test_set, make_job, ray_compute, monkeypatch
+):
+    monkeypatch.setattr(pipeline.portions, "ROWS_PER_PORTION", 3)
+    config = EvaluateConfig(beam_size=2, max_extra_tokens=5, tokens_per_batch=60)
+    sets = {"odd": test_set(SOURCES, REFERENCES), "two": test_set(REFERENCES, SOURCES)}
+    here, there = make_job("here"), make_job("there", ray_compute)
+    assert evaluate(config, average, sets, here) == evaluate(config, average, sets, there)
+    for name in sets:
+        assert hypotheses(here, name) == hypotheses(there, name)

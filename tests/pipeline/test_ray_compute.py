@@ -57,3 +57,12 @@ def test_rows_and_their_order_are_those_of_one_process(compute, deduped, vocabul
         return stage.manifest.content
 
     assert content(compute=compute) == content()
+
+
+def test_a_task_computes_with_one_thread(compute):
+    def threads(_):
+        import torch
+
+        return torch.get_num_threads()
+
+    assert compute.map(threads, range(3)) == [1, 1, 1]

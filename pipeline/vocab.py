@@ -90,7 +90,7 @@ def _learn(learning: Learning, config: VocabConfig, sample: Sample, job: Job) ->
             model_type=config.kind,
             vocab_size=learning.size,
             character_coverage=config.character_coverage,
-            required_chars=ALWAYS_IN,
+            required_chars="".join(c for c in ALWAYS_IN if c not in config.user_symbols),
             normalization_rule_name="identity",
             num_threads=NUM_THREADS,
             max_sentence_length=1 << 20,

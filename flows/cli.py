@@ -8,12 +8,12 @@ import errno
 import sys
 from collections.abc import Callable, Sequence
 
-from flows.commands import artifacts, export, init, plan, recipes, run, translate
+from flows.commands import artifacts, compare, export, init, plan, recipes, run, translate
 from flows.commands.output import put_json, say
 from flows.environment import turn_off_reporting
 from pipeline.errors import TradukoError
 
-COMMANDS = (init, run, plan, translate, export, recipes, artifacts)
+COMMANDS = (init, run, plan, translate, compare, export, recipes, artifacts)
 INTERRUPTED = 130
 
 

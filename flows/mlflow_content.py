@@ -19,7 +19,9 @@ from pipeline.errors import TradukoError
 from pipeline.events import read_events
 
 SAMPLE_ROWS = 20
-WHOLE_FILES = ("scores.json", "recipe.json")
+WHOLE_FILES = (
+    "scores.json", "by_length.json", "sets.json", "curve.json", "curve.svg", "recipe.json",
+)  # fmt: skip
 TABLES = {"kept": "part-*.parquet", "rejected": "rejected/part-*.parquet"}
 MAX_CHARS = 1_000
 """Of one parameter or tag."""

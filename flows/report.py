@@ -29,10 +29,10 @@ def _scores(scores: Json) -> list[str]:
     if not scores:
         return []
     rows = [
-        f"| {name} | {metric} | {score['score']:.2f} | {score['low']:.1f} – {score['high']:.1f} "
+        f"| {name} | {score['label']} | {score['score']:.2f} | {score['low']:.1f} – {score['high']:.1f} "
         f"| `{_in_table(score['signature'])}` |"
         for name, metrics in scores.items()
-        for metric, score in metrics.items()
+        for score in metrics.values()
         if score
     ]
     return ["", "| set | metric | score | 95 % | signature |", "|---|---|---:|---|---|", *rows]

@@ -47,14 +47,15 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _score_lines(found: Json) -> list[str]:
-    """The closing summary: every score with its interval and signature, and the model."""
+    """The closing summary: every score with its label, interval and signature, and the model."""
     lines = [""]
     for name, metrics in found["scores"].items():
-        for metric, score in metrics.items():
+        for score in metrics.values():
             if score:
                 interval = f"[{score['low']:.1f}, {score['high']:.1f}]"
                 lines.append(
-                    f"{name:<20} {metric:<6} {score['score']:>6.2f} {interval:<14} "
+                    f"{name:<20} {score['label']:<24} {score['score']:>6.2f} {interval:<14} "
                     f"{score['signature']}"
                 )
-    return [*lines, f"model: {found['model']}"] if found["model"] else lines
+    lines += [f"{what}: {found[what]}" for what in ("model", "report") if found[what]]
+    return lines

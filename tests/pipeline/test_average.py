@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 import os
@@ -62,17 +63,19 @@ def trained(root, pieces):
     """What `train` makes: checkpoints of these weights, after 10, 20, … steps."""
     size = sentencepiece.SentencePieceProcessor(model_proto=pieces).get_piece_size()
 
-    def make(fill, *numbers):
+    def make(fill, *numbers, best=()):
         def build(out, work):
             for index, number in enumerate(numbers, 1):
-                path = checkpoint.save(work, 10 * index, fill(size, number), None, {})
+                history = {"best": best, "skipped": None}
+                meta = {"history": history}
+                path = checkpoint.save(work, 10 * index, fill(size, number), None, meta)
                 (out / path.name).mkdir()
                 for file in path.iterdir():
                     os.link(file, out / path.name / file.name)
             (out / "events.jsonl").write_text("")
             return {}
 
-        config = {"fill": fill.__name__, "numbers": numbers}
+        config = {"fill": fill.__name__, "numbers": numbers, "best": best}
         return root.produce(Identity("train", 1, config, ()), build)[0]
 
     return make
@@ -91,16 +94,20 @@ def random(size, seed):
 
 @pytest.fixture
 def recipe():
-    def make(last):
+    def make(last, **average):
         return RunConfig.model_validate(
             {
                 "name": "test",
                 "src": "en",
                 "tgt": "de",
                 "root": "/secret/place",
-                "download": {"train": [{"name": "text", "builtin": {"split": "train"}}]},
+                "download": {
+                    "train": [{"name": "text", "builtin": {"split": "train"}}],
+                    "dev": [{"name": "dev", "builtin": {"split": "dev"}}],
+                },
                 "model": asdict(MODEL),
-                "average": {"last": last},
+                "average": {"last": last, **average},
+                "train": {"keep_best_checkpoints": 3},
                 "evaluate": {"beam_size": 7},
                 "compute": {"num_workers": 4},
             }
@@ -118,6 +125,26 @@ def test_the_last_checkpoints_are_averaged(trained, vocab, recipe, make_job, las
     weights = load_file(job.out / "model.safetensors")
     assert all(torch.equal(w, torch.full_like(w, mean)) for w in weights.values())
     assert stats["parameters"] == sum(w.numel() for w in weights.values())
+
+
+@pytest.mark.parametrize(("best", "steps"), [(1, [30]), (2, [10, 30]), (3, [10, 30])])
+def test_the_best_by_dev_loss_are_averaged(trained, vocab, recipe, make_job, best, steps):
+    train = trained(constant, 2, 4, 8, 16, best=[[1.5, 30], [1.7, 10]])
+    said = []
+    job = dataclasses.replace(make_job(), say=said.append)
+    stats = average(recipe(1, best=best), train, vocab, job)
+    assert stats["checkpoints"] == [f"step-{step:08d}" for step in steps]
+    weights = load_file(job.out / "model.safetensors")
+    mean = {1: 8.0, 2: 5.0, 3: 5.0}[best]
+    assert all(torch.equal(w, torch.full_like(w, mean)) for w in weights.values())
+    assert said == (
+        ["average: only 2 checkpoints were measured on the dev set"] if best == 3 else []
+    )
+
+
+def test_the_best_need_a_measurement(trained, vocab, recipe, make_job):
+    with pytest.raises(TradukoError, match=r"`average\.best` needs checkpoints that were measured"):
+        average(recipe(1, best=1), trained(constant, 2, 4), vocab, make_job())
 
 
 def test_the_mean_of_equal_checkpoints_has_their_bits(trained, vocab, recipe, make_job):

@@ -10,7 +10,7 @@ from pipeline import dag
 from pipeline.artifact import Root
 from pipeline.compute import InProcess
 from pipeline.dag import Selection
-from pipeline.errors import CorpusError, InputError
+from pipeline.errors import ConfigError, CorpusError, InputError
 from pipeline.lock import LOCK_FILE, Lock
 from pipeline.recipe import parse_overrides, read_recipe
 
@@ -137,7 +137,9 @@ def test_a_stage_that_gives_the_same_rows_leaves_what_follows_cached(make_run, c
         ("model.dim=64", ALL[7:]),
         ("train.max_steps=5", ALL[7:]),
         ("average.last=2", ALL[8:]),
+        ("average.best=1", ALL[8:]),
         ("evaluate.beam_size=1", ALL[9:]),
+        ("evaluate.every_checkpoint=true", ALL[9:]),
         ("evaluate.tokens_per_batch=1", []),
         ("compute.threads_per_worker=2", []),
         ("name=other", []),
@@ -247,3 +249,18 @@ def test_a_bundle_to_begin_from_enters_by_its_content(make_run, calls, tmp_path,
     assert statuses(make_run(f"{stage}.init_from={moved}"))["evaluate"][0] == "cached"
     (moved / name).write_text("other")
     assert statuses(make_run(f"{stage}.init_from={moved}"))[stage][0] == "run"
+
+
+def test_checkpoints_are_an_input_of_evaluate_only_where_they_are_scored(make_run, calls):
+    def inputs(*overrides):
+        return next(n.inputs for n in make_run(*overrides).nodes() if n.name == "evaluate")
+
+    assert "train" not in inputs()
+    assert "train" in inputs("evaluate.every_checkpoint=true")
+
+
+def test_what_the_last_stage_lacks_is_told_before_the_first(make_run, calls, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ConfigError, match=r"`evaluate\.comet` needs the command"):
+        execute(make_run("evaluate.comet=Unbabel/wmt22-comet-da"))
+    assert calls == []

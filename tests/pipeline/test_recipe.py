@@ -101,6 +101,15 @@ def test_mirrors_join_those_of_the_recipe(tmp_path):
         ("model.num_heads=7", r"In `model`: `num_heads` must divide `dim` \(128\), but is 7"),
         ("train.warmup_steps=0", "In `train`: `warmup_steps` must be at least 1"),
         ("average.last=99", r"`average.last` must be at most `train.keep_checkpoints` \(5\)"),
+        (
+            "average.best=2",
+            r"`average.best` must be at most `train.keep_best_checkpoints` \(1\), but",
+        ),
+        (
+            "evaluate.paper_scores=['tset']",
+            r"must name sets of `download.test` \(test, .*names tset",
+        ),
+        ("evaluate.bleu_tokenizer=14", "`evaluate.bleu_tokenizer` must be 'auto', '13a'"),
         ("compute.num_workers=3", "`compute.num_workers` must divide.*but is 3"),
         ("compute.num_workers=[2, 1]", r"must be \[least, most\].*but is \[2, 1\]"),
         ("compute.num_workers=[1, 99]", r"`train.micro_batches_per_step` \(\d\), but is \[1, 99\]"),
@@ -158,6 +167,10 @@ def test_fields_at_their_default_and_those_of_speed_are_not_keyed():
         "beam_size": 4,
         "length_penalty": 0.6,
         "max_extra_tokens": 50,
+        "bleu_tokenizer": "auto",
+        "paper_scores": [],
+        "comet": None,
+        "every_checkpoint": False,
     }
     assert keyed(read_recipe("quickstart", {"evaluate.beam_size": 2}))["evaluate"] == {
         "beam_size": 2
@@ -197,3 +210,17 @@ def test_the_papers_recipes_train_the_papers_models(recipe, parameters):
     rates = [learning_rate(step, config.model.dim, train.warmup_steps, train.lr_scale) for step in (4000, 8000)]  # fmt: skip
     assert rates[0] == pytest.approx(6.99e-4 if recipe.endswith("base") else 4.94e-4, rel=1e-2)
     assert rates[0] > rates[1]
+
+
+def test_the_best_checkpoints_need_a_dev_set(tmp_path):
+    path = write(tmp_path, OWN + "[average]\nbest = 1\n")
+    with pytest.raises(ConfigError, match=r"`average.best` needs a dev set"):
+        read_recipe(path)
+    assert read_recipe(path, {"dedup.holdout.dev": 10}).average.best == 1
+
+
+@pytest.mark.parametrize("pair", ["en-de", "en-fr"])
+@pytest.mark.parametrize("size", ["base", "big"])
+def test_the_papers_recipes_ask_for_its_own_scores(pair, size):
+    config = read_recipe(f"wmt14-{pair}-{size}")
+    assert config.evaluate.paper_scores == ["newstest2014"]

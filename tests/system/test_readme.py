@@ -44,4 +44,4 @@ def test_your_own_text_becomes_translations(shared_data, tmp_path):
     assert len(german) == len(lines) + 1
     assert german[1] == german[-1] == ""
     assert german[0]
-    assert "bleu" in done.stdout
+    assert "BLEU (13a)" in done.stdout

@@ -90,6 +90,20 @@ def test_base_and_big_have_the_derived_number_of_parameters(config: ModelConfig,
     assert count_parameters(config) == count
 
 
+def test_a_source_vocabulary_adds_a_table_of_its_own_and_changes_no_other():
+    joint = Transformer(ModelConfig(**TINY), VOCAB)
+    torch.manual_seed(3)
+    separate = Transformer(ModelConfig(**TINY), VOCAB, src_vocab_size=VOCAB + 5)
+    expected = {name: weight.shape for name, weight in joint.state_dict().items()}
+    found = {name: weight.shape for name, weight in separate.state_dict().items()}
+    assert found.pop("src_embedding.weight") == (VOCAB + 5, TINY["dim"])
+    assert found == expected
+    source, target = torch.tensor([[VOCAB + 4, 5]]), torch.tensor([[4, 5]])
+    separate.logits(separate.eval()(source, target)).sum().backward()
+    assert separate.src_embedding.weight.grad[VOCAB + 4].abs().sum() > 0
+    assert separate.embedding.weight.grad.shape == (VOCAB, TINY["dim"])
+
+
 TABLE_3: dict[str, dict[str, Any]] = {
     "base": {},
     "A, 1 head": {"num_heads": 1, "key_dim": 512, "value_dim": 512},

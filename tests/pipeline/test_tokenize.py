@@ -1,6 +1,8 @@
 """Rows to piece ids: each once, in an order that hangs on the rows alone."""
 
+import resource
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -141,6 +143,69 @@ def test_pairs_with_too_long_a_side_are_left_out_and_counted(
         "dev": {},
     }
     assert artifact.stats["tokenizer"] == tokenizer.digest
+
+
+def test_over_long_pairs_are_counted_by_source(pieces, publish):
+    batch = pa.record_batch(
+        {
+            "src": ["door", "door " * 60, "the door", "door " * 60, "door " * 60],
+            "tgt": ["Tür", "Tür", "Tür " * 60, "Tür", "Tür"],
+            "source": pa.DictionaryArray.from_arrays(pa.array([0, 1, 1, 0, 1]), ["b", "a"]),
+            "line": [1, 1, 2, 2, 3],
+        },
+    ).cast(tables.PAIRS)
+
+    def write(job):
+        with tables.ParquetShards(job.out, tables.PAIRS, rows_per_shard=2) as shards:
+            shards.write(batch)
+        return {"rows_kept": 5}
+
+    text = publish("dedup", write)
+    config = TokenizeConfig(max_pieces=100)
+    made = publish("tokenize", lambda job: stage.tokenize(config, text, pieces, {}, job))
+    assert made.stats["over_long"] == 4
+    assert made.stats["over_long_by_source"] == {"a": 3, "b": 1}
+
+
+def test_pairs_that_do_not_come_back_are_told_by_their_place(run_tokenize, deduped, decoded):
+    odd = [("a \u0416", "Tür"), ("door", "Tür \u2585"), ("a \u0416", "x \u0416")]
+    text = [*PAIRS[:20], *odd, *PAIRS[20:27]]
+    made = run_tokenize(deduped(text, rows_per_file=7))
+    assert made.stats["round_trip"] == {
+        "share": 0.9,
+        "changed": 3,
+        "examples": [{"source": "corpus", "line": line} for line in (21, 22, 23)],
+    }
+    many = run_tokenize(deduped([(f"{number} \u0416", "Tür") for number in range(30)]))
+    assert [each["line"] for each in many.stats["round_trip"]["examples"]] == list(range(1, 11))
+    assert many.stats["round_trip"]["share"] == 0
+
+
+def test_training_text_is_not_decoded_a_second_time(run_tokenize, deduped, decoded):
+    """`clean` has normalised it: what was escaped twice stays escaped once, as in use."""
+    text = [("a &lt; b", "a &amp; b")]
+    artifact = run_tokenize(deduped([*PAIRS[:5], *text]))
+    unknown = decoded(artifact)
+    assert len([pair for pair in unknown if "lt" in pair[0] and "amp" in pair[1]]) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 100, 200, 1 << 19])
+def test_shards_do_not_depend_on_how_many_a_task_gathers(run_tokenize, deduped, monkeypatch, rows):
+    text = deduped(PAIRS, rows_per_file=90)
+    expected = run_tokenize(text, rows_per_shard=50)
+    monkeypatch.setattr(stage, "GATHERED_ROWS", rows)
+    assert run_tokenize(text, rows_per_shard=50).manifest.content == expected.manifest.content
+
+
+def test_few_files_are_open_however_many_pieces_there_are(run_tokenize, deduped, monkeypatch):
+    text, most = deduped(PAIRS, rows_per_file=1), resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 40, most[1]))
+    try:
+        artifact = run_tokenize(text)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, most)
+    assert artifact.stats["rows_kept"] == 300
 
 
 def test_a_piece_of_long_rows_alone_is_harmless(run_tokenize, deduped, decoded):

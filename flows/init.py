@@ -20,7 +20,7 @@ from pipeline.errors import ConfigError, CorpusError
 from pipeline.formats import read_source
 from pipeline.lines import checked, read_lines
 from pipeline.recipe import validate
-from pipeline.rules_length import num_words
+from pipeline.sizes import num_words
 from pipeline.sources import FORMATS, Source, ending
 from pipeline.text import normalise_column
 

@@ -53,6 +53,16 @@ def count_kinds(texts: pa.StringArray) -> Counts:
     return Counts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def bytes_of(texts: pa.StringArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """The bytes of all texts, one after the other, and where each begins and the last ends."""
+    _, offsets, data = texts.buffers()
+    if offsets is None or not len(texts):
+        return np.zeros(0, dtype=np.uint8), np.zeros(1, dtype=np.int32)
+    ends = np.frombuffer(offsets, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    joined = np.frombuffer(data or b"", dtype=np.uint8)[ends[0] : ends[-1]]
+    return joined, ends - ends[0]
+
+
 def _parts(texts: pa.StringArray) -> Iterator[pa.StringArray]:
     for start in range(0, len(texts), _ROWS_AT_ONCE):
         yield texts.slice(start, _ROWS_AT_ONCE)
@@ -85,10 +95,8 @@ def _word_starts(
 
 def _codes(texts: pa.StringArray) -> npt.NDArray[np.uint32]:
     """The code points of all texts, one after the other."""
-    _, ends, data = texts.buffers()
-    ends = np.frombuffer(ends, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    joined = memoryview(data)[ends[0] : ends[-1]]
-    return np.frombuffer(str(joined, "utf-8").encode("utf-32-le"), dtype=np.uint32)
+    joined, _ = bytes_of(texts)
+    return np.frombuffer(joined.tobytes().decode().encode("utf-32-le"), dtype=np.uint32)
 
 
 @lru_cache(maxsize=1)

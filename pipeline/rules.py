@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from pipeline.rules_content import drop, language, letters, mojibake, numbers, tags, urls
 from pipeline.rules_copy import copied
-from pipeline.rules_length import empty, length, long_word, ratio, with_words
+from pipeline.rules_length import empty, length, long_word, ratio, with_sizes
 from pipeline.rules_parameters import Rule, RuleParameters
 
 RULES: dict[str, Rule] = {
@@ -32,6 +32,12 @@ RULES: dict[str, Rule] = {
 """The order in which rules are applied: a row is counted under the first that rejects it."""
 
 
+KEPT = -1
+ENOUGH = 0.95
+"""Rows that a rule has rejected are shown to the next ones until so few are left: taking them out
+costs more than most rules do."""
+
+
 class Applied(NamedTuple):
     """A batch after the rules: each row once, in the order it came."""
 
@@ -42,16 +48,18 @@ class Applied(NamedTuple):
 
 def apply(batch: pa.RecordBatch, parameters: RuleParameters) -> Applied:
     """Parts a batch into what every rule keeps and what one rejects."""
-    rule_of_row = np.full(batch.num_rows, None, dtype=object)
-    rows, kept = np.arange(batch.num_rows), with_words(batch)
-    for name, rule in RULES.items():
+    rule_of_row = np.full(batch.num_rows, KEPT, dtype=np.int32)
+    rows, left = np.arange(batch.num_rows), with_sizes(batch)
+    for number, (name, rule) in enumerate(RULES.items()):
         if name in parameters.rules_off:
             continue
-        keep = rule(kept, parameters)  # only rows that are still there: later rules cost more
-        is_kept = keep.to_numpy(zero_copy_only=False)
-        if not is_kept.all():
-            rule_of_row[rows[~is_kept]] = name
-            rows, kept = rows[is_kept], kept.filter(keep)
-    names = pa.array(rule_of_row, type=pa.string())
-    rejected = batch.append_column("rule", names).filter(names.is_valid())
-    return Applied(kept.select(batch.schema.names), rejected)
+        is_rejected = ~rule(left, parameters).to_numpy(zero_copy_only=False)
+        rejected = rows[is_rejected]
+        rule_of_row[rejected[rule_of_row[rejected] == KEPT]] = number
+        is_left = rule_of_row[rows] == KEPT
+        if np.count_nonzero(is_left) < ENOUGH * len(rows):
+            rows, left = rows[is_left], left.filter(pa.array(is_left))
+    is_kept = rule_of_row == KEPT
+    names = pa.array(RULES, pa.string()).take(pa.array(rule_of_row[~is_kept]))
+    dropped = batch.filter(pa.array(~is_kept)).append_column("rule", names)
+    return Applied(batch.filter(pa.array(is_kept)), dropped)

@@ -8,7 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.rules_length import words_of
+from pipeline.characters import bytes_of
+from pipeline.rules_length import sizes_of
 from pipeline.rules_parameters import RuleParameters
 from pipeline.text import letters
 
@@ -29,7 +30,7 @@ def copied(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray
     is never a copy. Similarity is 1 - (edits / letters of the longer side), edits being the
     Levenshtein distance, of the first 1,023 letters. It is worked out only where counts of ASCII letters leave it possible.
     """
-    words = pc.min_element_wise(words_of(batch, "src"), words_of(batch, "tgt"))
+    words = pc.min_element_wise(sizes_of(batch, "src").words, sizes_of(batch, "tgt").words)
     is_suspect = pc.and_(pc.greater_equal(words, _MIN_COPY_WORDS), _is_alike(batch, parameters))
     suspects = batch.filter(is_suspect)
     sides = zip(suspects["src"].to_pylist(), suspects["tgt"].to_pylist(), strict=True)
@@ -54,16 +55,15 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def _tallies_close(batch: pa.RecordBatch, min_similarity: float) -> npt.NDArray[np.bool_]:
     src, tgt = batch["src"], batch["tgt"]
     difference = np.abs(_letter_tallies(src) - _letter_tallies(tgt)).sum(axis=1)
-    longer = pc.max_element_wise(pc.utf8_length(src), pc.utf8_length(tgt)).to_numpy()
+    chars = [sizes_of(batch, side).chars for side in ("src", "tgt")]
+    longer = pc.max_element_wise(*chars).to_numpy()
     close: npt.NDArray[np.bool_] = difference <= 2 * (1 - min_similarity) * longer + _TALLY_SLACK
     return close
 
 
 def _letter_tallies(texts: pa.StringArray) -> npt.NDArray[np.int64]:
     """How often each text has each ASCII letter, in either case: [rows, 31]."""
-    _, ends, data = texts.buffers()
-    ends = np.frombuffer(ends, dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
-    codes = np.frombuffer(data or b"", dtype=np.uint8)[ends[0] : ends[-1]]
+    codes, ends = bytes_of(texts)
     first_cell_of_byte = np.repeat(np.arange(0, 32 * len(texts), 32), np.diff(ends))
     cells = first_cell_of_byte + _LETTER_CELLS[codes]
     return np.bincount(cells, minlength=32 * len(texts)).reshape(-1, 32)[:, 1:]

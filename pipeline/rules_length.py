@@ -7,19 +7,14 @@ written without it: there every character counts as a word.
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.characters import BLANK, UNSPACED, WHITE, WIDE
+from pipeline.characters import UNSPACED, WHITE
 from pipeline.rules_parameters import RuleParameters
-
-_WORDS = {"src": "src words", "tgt": "tgt words"}
-_VISIBLE_PATTERN = f"[^{BLANK}]"
-_WORD_PATTERN = f"[{UNSPACED}]|[^{WHITE}{UNSPACED}]+"
-_NOT_SINGLE_SPACED_PATTERN = f"[{UNSPACED}{WHITE[:-1]}]|^ | $|  |^$"
+from pipeline.sizes import Sizes, measure
 
 
 def empty(batch: pa.RecordBatch, _: RuleParameters) -> pa.BooleanArray:
     """Keeps pairs whose sides both hold something visible."""
-    src, tgt = (pc.match_substring_regex(batch[side], _VISIBLE_PATTERN) for side in ("src", "tgt"))
-    return pc.and_(src, tgt)
+    return pc.and_(*(sizes_of(batch, side).is_visible for side in ("src", "tgt")))
 
 
 def length(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray:
@@ -27,8 +22,7 @@ def length(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray
 
     Characters as well, since a side of one endless word is long too.
     """
-    src, tgt = (_has_length(batch, side, parameters) for side in ("src", "tgt"))
-    return pc.and_(src, tgt)
+    return pc.and_(*(_has_length(sizes_of(batch, side), parameters) for side in ("src", "tgt")))
 
 
 def ratio(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray:
@@ -40,14 +34,13 @@ def ratio(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanArray:
     characters, Han, kana and Hangul count twice: a Chinese sentence has a third of the characters
     of its English translation, and would be rejected as often as not.
     """
-    src, tgt = batch["src"], batch["tgt"]
-    src_words, tgt_words = words_of(batch, "src"), words_of(batch, "tgt")
-    is_short = pc.less_equal(pc.max_element_wise(src_words, tgt_words), parameters.max_short_words)
-    words_differ_in_kind = pc.xor(_is_unspaced(src, src_words), _is_unspaced(tgt, tgt_words))
+    src, tgt = sizes_of(batch, "src"), sizes_of(batch, "tgt")
+    is_short = pc.less_equal(pc.max_element_wise(src.words, tgt.words), parameters.max_short_words)
+    words_differ_in_kind = pc.xor(src.is_unspaced, tgt.is_unspaced)
     words_fit = pc.or_(
-        words_differ_in_kind, _within(src_words, tgt_words, parameters.max_word_ratio)
+        words_differ_in_kind, _within(src.words, tgt.words, parameters.max_word_ratio)
     )
-    chars_fit = _within(_width(src), _width(tgt), parameters.max_char_ratio)
+    chars_fit = _within(src.widths, tgt.widths, parameters.max_char_ratio)
     return pc.or_(is_short, pc.and_(words_fit, chars_fit))
 
 
@@ -56,59 +49,44 @@ def long_word(batch: pa.RecordBatch, parameters: RuleParameters) -> pa.BooleanAr
 
     In scripts without spaces a character is a word, so none is too long.
     """
-    src, tgt = (_has_no_long_word(batch[side], parameters) for side in ("src", "tgt"))
-    return pc.and_(src, tgt)
+    return pc.and_(*(_has_no_long_word(batch, side, parameters) for side in ("src", "tgt")))
 
 
-def with_words(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the words of each side, which several rules ask for, as further columns."""
+def with_sizes(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with the sizes of each side, which several rules ask for, as further columns."""
     for side in ("src", "tgt"):
-        batch = batch.append_column(_WORDS[side], num_words(batch[side]))
+        for name, column in measure(batch[side])._asdict().items():
+            batch = batch.append_column(f"{side} {name}", column)
     return batch
 
 
-def words_of(batch: pa.RecordBatch, side: str) -> pa.Int32Array:
-    """The words of a side, counted here unless the batch comes from `with_words`."""
-    name = _WORDS[side]
-    return batch[name] if name in batch.schema.names else num_words(batch[side])
+def sizes_of(batch: pa.RecordBatch, side: str) -> Sizes:
+    """The sizes of a side, measured here unless the batch comes from `with_sizes`."""
+    columns = [f"{side} {name}" for name in Sizes._fields]
+    if columns[0] not in batch.schema.names:
+        return measure(batch[side])
+    return Sizes(*(batch[name] for name in columns))
 
 
-def num_words(texts: pa.StringArray) -> pa.Int32Array:
-    """The words of each text."""
-    words = pc.add(pc.count_substring(texts, " "), pa.scalar(1, pa.int32()))
-    # Normalised text in most scripts is single-spaced, and done. The rest is counted word by word.
-    is_other = pc.match_substring_regex(texts, _NOT_SINGLE_SPACED_PATTERN)
-    counted = pc.count_substring_regex(texts.filter(is_other), _WORD_PATTERN)
-    return pc.replace_with_mask(words, is_other, counted)
-
-
-def _has_length(batch: pa.RecordBatch, side: str, parameters: RuleParameters) -> pa.BooleanArray:
-    words = words_of(batch, side)
-    enough = pc.greater_equal(words, parameters.min_words)
-    not_too_many = pc.less_equal(words, parameters.max_words)
-    not_too_long = pc.less_equal(pc.utf8_length(batch[side]), parameters.max_chars)
+def _has_length(sizes: Sizes, parameters: RuleParameters) -> pa.BooleanArray:
+    enough = pc.greater_equal(sizes.words, parameters.min_words)
+    not_too_many = pc.less_equal(sizes.words, parameters.max_words)
+    not_too_long = pc.less_equal(sizes.chars, parameters.max_chars)
     return pc.and_(pc.and_(enough, not_too_many), not_too_long)
 
 
-def _has_no_long_word(texts: pa.StringArray, parameters: RuleParameters) -> pa.BooleanArray:
-    length = f"{{{parameters.max_word_chars + 1}}}"
-    is_suspect = pc.match_substring_regex(texts, f"[^ ]{length}")  # the other costs more to build
+def _has_no_long_word(
+    batch: pa.RecordBatch, side: str, parameters: RuleParameters
+) -> pa.BooleanArray:
+    is_suspect = pc.greater(sizes_of(batch, side).longest_bytes, parameters.max_word_chars)
     fits = pc.invert(is_suspect)
-    suspects = texts.filter(is_suspect)
+    suspects = batch[side].filter(is_suspect)
     if not len(suspects):
         return fits
-    is_long = pc.match_substring_regex(suspects, f"[^{WHITE}{UNSPACED}]{length}")
-    return pc.replace_with_mask(fits, is_suspect, pc.invert(is_long))
-
-
-def _is_unspaced(texts: pa.StringArray, words: pa.Int32Array) -> pa.BooleanArray:
-    """Whether at least half of a text's words are characters of scripts without spaces."""
-    unspaced = pc.count_substring_regex(texts, f"[{UNSPACED}]")
-    return pc.and_(pc.greater(unspaced, 0), pc.greater_equal(pc.multiply(unspaced, 2), words))
-
-
-def _width(texts: pa.StringArray) -> pa.Int32Array:
-    return pc.add(pc.utf8_length(texts), pc.count_substring_regex(texts, f"[{WIDE}]"))
+    pattern = f"[^{WHITE}{UNSPACED}]{{{parameters.max_word_chars + 1}}}"
+    return pc.replace_with_mask(
+        fits, is_suspect, pc.invert(pc.match_substring_regex(suspects, pattern))
+    )
 
 
 def _within(one: pa.Int32Array, other: pa.Int32Array, max_ratio: float) -> pa.BooleanArray:

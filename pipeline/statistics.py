@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipeline.rules_length import num_words
+from pipeline.sizes import measure
 
 STATISTICS_FILE = "statistics.csv"
 FATES = ("kept", "rejected")
@@ -76,8 +75,9 @@ def read_histogram(path: Path, measure: str) -> Mapping[str, tuple[np.ndarray, n
 
 def _measured(batch: pa.RecordBatch) -> dict[str, np.ndarray]:
     """Each measure's value for every row."""
-    words = {side: num_words(batch[side]).to_numpy(zero_copy_only=False) for side in ("src", "tgt")}
-    chars = {side: pc.utf8_length(batch[side]).to_numpy() for side in ("src", "tgt")}
+    sizes = {side: measure(batch[side]) for side in ("src", "tgt")}
+    words = {side: each.words.to_numpy() for side, each in sizes.items()}
+    chars = {side: each.chars.to_numpy() for side, each in sizes.items()}
     ratio = np.maximum(words["tgt"], 1) / np.maximum(words["src"], 1)
     return {
         "src_words": words["src"],

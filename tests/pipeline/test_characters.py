@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.characters import count_kinds, digits
-from pipeline.rules_length import num_words
+from pipeline.sizes import num_words
 
 
 def counts(*texts):

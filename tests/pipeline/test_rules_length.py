@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from pipeline.rules_length import empty, length, long_word, num_words, ratio
+from pipeline.rules_length import empty, length, long_word, ratio
+from pipeline.sizes import num_words
 
 
 def words(count, word="w"):

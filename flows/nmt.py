@@ -21,6 +21,7 @@ from prefect.states import get_state_exception
 
 from flows.cluster import Cluster
 from flows.environment import turn_off_reporting
+from flows.page import write_page
 from flows.progress import Terminal
 from flows.report import markdown
 from flows.run import Result, Step, Workplace, document, make_run
@@ -77,6 +78,10 @@ def nmt(  # noqa: PLR0913, PLR0917 - the form that Prefect shows
     with Tracker(run.root.folder, run.config, display.say) as tracker, Cluster(ray) as cluster:
         workplace = Workplace(RayCompute(cluster.connect), display, tracker, _as_task)
         results = run.execute(workplace)
+        if any(
+            result.node.stage.name == "average" for result in results
+        ):  # else it shows too little
+            write_page(run.config.name, results, run.page)
         found = document(run, results, tracker.run_id)
     create_markdown_artifact(key="traduko-run", markdown=markdown(found, results))
     return found

@@ -233,6 +233,11 @@ class Run:
         return (self.root.place(node.identity(_inputs(node, done))) / MANIFEST).exists()
 
     @property
+    def page(self) -> Path:
+        """The file of its report for people."""
+        return self.root.folder / "reports" / f"{self.config.name}.html"
+
+    @property
     def _files(self) -> Files:
         folder = self.root.folder / "work" / "fetched"
         return Files(folder, self.config.download.mirrors, self.lock, self.root.say)
@@ -343,7 +348,7 @@ def document(run: Run, results: Iterable[Result], mlflow_run_id: str | None = No
         ],
         "scores": scores[0] if scores else {},
         "model": models[0] if models else None,
-        "report": None,
+        "report": str(run.page) if run.page.exists() else None,
         "mlflow_run_id": mlflow_run_id,
     }
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from pipeline.match_keys import Keys
 from pipeline.tables import whole_file
 
-PARTITION_ROWS = 2_000_000
+PARTITION_ROWS = 500_000
 """Most rows of a partition, about: 24 bytes each, and several times as much for a while to sort them."""
 
 KeyedRows = npt.NDArray[np.uint64]

@@ -60,12 +60,8 @@ def main():
 def make_contestants(bundle, folder):
     """Translators by name, each with the size of its weights in MiB."""
     weights = list(bundle.rglob("model.safetensors"))
-    made = {
-        "ours": (Translator.load(bundle, device="cpu", threads=THREADS), size_mib(weights[0])),
-        "ours, bf16": (
-            Translator.load(bundle, device="cpu", threads=THREADS, precision="bf16"), 0.0,
-        ),
-    }  # fmt: skip
+    ours = Translator.load(bundle, device="cpu", threads=THREADS)
+    made = {"ours": (ours, size_mib(weights[0]))}
     for name, quantization in (("fp32", None), ("int8", "int8")):
         out = folder / name
         export_ctranslate2(bundle, out, quantization)

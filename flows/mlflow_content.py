@@ -17,6 +17,7 @@ from pipeline.artifact import MANIFEST, Artifact, Json, Manifest
 from pipeline.dag import flatten
 from pipeline.errors import TradukoError
 from pipeline.events import read_events
+from pipeline.inventory import files_of
 
 SAMPLE_ROWS = 20
 WHOLE_FILES = (
@@ -71,11 +72,9 @@ def made_from(manifest: Manifest, root: Path) -> list[DataSet]:
         DataSet(name, content[:36], str(root / name.partition(":")[0] / fingerprint[:16]))
         for name, fingerprint, content in manifest.inputs
     ]
-    sides = {side: manifest.stats.get(side) for side in ("src", "tgt")}
     files = [
-        DataSet(side, file["sha256"][:36], masked(file["address"]))
-        for side, file in sides.items()
-        if isinstance(file, dict)
+        DataSet(place, file["sha256"][:36], masked(file["address"]))
+        for place, file in files_of(manifest.stats).items()
     ]
     return inputs + files
 

@@ -81,10 +81,10 @@ def _evaluation(results: Sequence[Result]) -> Iterator[str]:
 
 def _scores(scores: Json) -> str:
     rows = [
-        (name, metric, f"{score['score']:.2f}", _interval(score), score["signature"])
+        (name, score["label"], f"{score['score']:.2f}", _interval(score), score["signature"])
         for name, metrics in scores.items()
-        for metric, score in metrics.items()
-        if isinstance(score, dict) and "signature" in score
+        for score in metrics.values()
+        if score
     ]
     return _table(("set", "metric", "score", "95 %", "signature"), rows)
 

@@ -4,17 +4,11 @@ import fcntl
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from pathlib import Path
-
-import numpy as np
-import pyarrow.compute as pc
 
 from pipeline.artifact import MANIFEST, Artifact, Damaged, Json, Manifest
 from pipeline.dag import STAGE_NAMES, read_record
 from pipeline.errors import InputError, TradukoError
-from pipeline.row_hash import row_hashes
-from pipeline.tables import read_batches
 
 SHORT = 16
 """Hex digits of a fingerprint that name an artifact's folder."""
@@ -134,8 +128,8 @@ def lineage(inventory: Inventory, entry: Entry, depth: int = 0) -> Iterator[tupl
     """What an artifact was made from, back to files and addresses: depth and a line for each."""
     manifest = entry.artifact.manifest
     yield depth, f"{entry.id}  {manifest.started_at}  on {manifest.host}"
-    for address, sha256 in files_of(manifest.stats):
-        yield depth + 1, f"{address}  sha256 {sha256[:SHORT]}…"
+    for file in files_of(manifest.stats).values():
+        yield depth + 1, f"{file['address']}  sha256 {file['sha256'][:SHORT]}…"
     for name, fingerprint, _ in manifest.inputs:
         made_from = inventory.find(name.partition(":")[0], fingerprint)
         if made_from:
@@ -144,49 +138,13 @@ def lineage(inventory: Inventory, entry: Entry, depth: int = 0) -> Iterator[tupl
             yield depth + 1, f"{_id(name, fingerprint)}  ({name}) is not here any more"
 
 
-def draw_rows(artifact: Artifact, rule: str | None, number: int) -> list[Json]:
-    """Some rows of text, drawn by a hash of their place, in the order of the corpus.
-
-    Args:
-        artifact: Of `clean` or `dedup`.
-        rule: Draw from the rows that this rule rejected; none = from the kept ones.
-        number: At most so many.
-
-    Raises:
-        InputError: If the artifact holds no rows of text, or the rule rejected none.
-    """
-    paths = artifact.paths("rejected/part-*.parquet" if rule else "part-*.parquet")
-    if not paths:
-        raise InputError(
-            f"{artifact.folder} holds no rows of text: name an artifact of `clean` or `dedup`."
-        )
-    if rule:
-        _check_rule(artifact, rule)
-    drawn: list[tuple[int, str, int, Json]] = []
-    for batch in read_batches(paths):
-        rows = batch.filter(pc.equal(batch["rule"], rule)) if rule else batch
-        hashes = row_hashes(rows["source"], rows["line"].to_numpy())
-        first = np.argsort(hashes, kind="stable")[:number]
-        for hash_, row in zip(hashes[first].tolist(), rows.take(first).to_pylist(), strict=True):
-            drawn.append((hash_, row["source"], row["line"], row))
-        drawn = sorted(drawn, key=itemgetter(0))[:number]
-    return [row for *_, row in sorted(drawn, key=itemgetter(1, 2))]
-
-
-def _check_rule(artifact: Artifact, rule: str) -> None:
-    known = artifact.stats["rejected"]
-    if rule not in known:
-        rules = ", ".join(f"{name} ({count:,})" for name, count in known.items()) or "none"
-        raise InputError(
-            f"No row was rejected by `{rule}` in {artifact.folder}. Rules that rejected rows: "
-            f"{rules}."
-        )
-
-
-def files_of(stats: Json) -> list[tuple[str, str]]:
-    """Of a download, the addresses of its files and their sha256."""
-    files = [value for value in stats.values() if isinstance(value, dict)]
-    return [(file["address"], file["sha256"]) for file in files if {"address", "sha256"} <= {*file}]
+def files_of(stats: Json) -> dict[str, Json]:
+    """Of a download's statistics its files, by their place: each with `address` and `sha256`."""
+    return {
+        place: file
+        for place, file in stats.items()
+        if isinstance(file, dict) and {"address", "sha256"} <= file.keys()
+    }
 
 
 def remove(root: Path, entries: Sequence[Entry]) -> None:

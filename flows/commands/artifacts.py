@@ -15,7 +15,6 @@ from pipeline.inventory import (
     Entry,
     Inventory,
     damage,
-    draw_rows,
     lineage,
     remove,
     take_stock,
@@ -123,6 +122,8 @@ def _manifest_lines(entry: Entry) -> Iterator[str]:
 
 
 def _show_rows(arguments: argparse.Namespace, entries: list[Entry]) -> None:
+    from pipeline.drawn import draw_rows
+
     number = 20 if arguments.sample is None else arguments.sample
     if number < 1:
         raise InputError(f"--sample must be at least 1, but is {number}.")

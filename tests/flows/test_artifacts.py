@@ -13,8 +13,9 @@ from flows.progress import Terminal
 from flows.run import Workplace, make_run
 from pipeline.compute import InProcess
 from pipeline.dag import STAGE_NAMES, Selection
+from pipeline.drawn import draw_rows
 from pipeline.errors import InputError, TradukoError
-from pipeline.inventory import damage, draw_rows, lineage, remove, take_stock
+from pipeline.inventory import damage, lineage, remove, take_stock
 
 STAGES = frozenset({"download", "clean", "dedup"})
 

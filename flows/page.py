@@ -24,8 +24,9 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto
        color: #222; background: #fff; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { border-bottom: 1px solid #ddd; padding: .25rem .75rem; text-align: left; vertical-align: top; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; }
-code { font-size: .85em; color: #555; overflow-wrap: anywhere; }
+td { overflow-wrap: anywhere; }
+td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+code { font-size: .85em; color: #555; }
 svg { max-width: 100%; height: auto; }
 """
 

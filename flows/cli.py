@@ -8,12 +8,27 @@ import errno
 import sys
 from collections.abc import Callable, Sequence
 
-from flows.commands import artifacts, compare, export, init, plan, recipes, run, translate
+from flows.commands import (
+    artifacts,
+    compare,
+    down,
+    export,
+    init,
+    logs,
+    plan,
+    recipes,
+    run,
+    status,
+    translate,
+    up,
+)
 from flows.commands.output import put_json, say
 from flows.environment import turn_off_reporting
 from pipeline.errors import TradukoError
 
-COMMANDS = (init, run, plan, translate, compare, export, recipes, artifacts)
+COMMANDS = (
+    init, run, plan, translate, compare, export, recipes, artifacts, up, down, status, logs,
+)  # fmt: skip
 INTERRUPTED = 130
 
 

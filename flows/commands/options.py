@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from flows.run import Run, make_run
+from flows.run import Run, make_run, root_folder
 from pipeline.artifact import Json
 from pipeline.dag import STAGE_NAMES
 from pipeline.errors import ConfigError
@@ -37,6 +37,16 @@ def command(
 def json_option(parser: argparse.ArgumentParser) -> None:
     """`--json`."""
     parser.add_argument("--json", action="store_true", help="one JSON document on standard output")
+
+
+def root_option(parser: argparse.ArgumentParser) -> None:
+    """`--root`, of commands that take no recipe."""
+    parser.add_argument("--root", metavar="FOLDER", help="where artifacts live; default TRADUKO_ROOT, or ./artifacts")  # fmt: skip
+
+
+def root_of(arguments: argparse.Namespace) -> Path:
+    """The root that `root_option` names."""
+    return root_folder(arguments.root, os.environ)
 
 
 def recipe_options(parser: argparse.ArgumentParser) -> None:

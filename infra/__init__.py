@@ -1,0 +1,1 @@
+"""What the pipeline runs on: processes, ports and health of a stack on one machine."""

@@ -1,0 +1,1 @@
+"""Prefect, MLflow and Ray on this machine, started, watched and stopped."""

@@ -1,0 +1,141 @@
+"""Processes that carry a mark: started, found again with all their descendants, ended, counted.
+
+The mark is an environment variable, which descendants inherit. So what belongs to a stack is known
+without trusting a file: a pid that another process has now does not carry it, and an orphan does.
+"""
+
+import contextlib
+import os
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+MARK = "TRADUKO_STACK"
+POLL_S = 0.2
+LAST_WAIT_S = 10.0
+"""How long after SIGKILL a process may take to be gone."""
+
+
+def start(
+    command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path, folder: Path
+) -> int:
+    """Start a process in a session of its own, its output in a log; its pid."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - our own commands
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**environment, MARK: mark},
+            cwd=folder,
+            start_new_session=True,
+        )
+    process.returncode = 0  # it outlives us: no warning when the object is collected
+    return process.pid
+
+
+def is_running(pid: int, mark: str) -> bool:
+    """Whether the process of this pid is the one that was started with this mark."""
+    try:
+        process = psutil.Process(pid)
+        return not _is_over(process) and _mark(process) == mark
+    except psutil.Error:
+        return False
+
+
+def family(mark: str) -> set[psutil.Process]:
+    """All processes whose mark begins so, and all their descendants, this process aside.
+
+    Ray's workers write their title over their environment: these are found by their parents.
+    """
+    processes = {process.pid: process for process in psutil.process_iter()}
+    parents = {pid: _parent(process) for pid, process in processes.items()}
+    members = {pid for pid, process in processes.items() if _mark(process).startswith(mark)}
+    news = set(members)
+    while news:
+        news = {pid for pid, parent in parents.items() if parent in news} - members
+        members |= news
+    members.discard(os.getpid())
+    return {processes[pid] for pid in members if not _is_over(processes[pid])}
+
+
+def marks(beginning: str) -> set[str]:
+    """The marks that begin so, of processes that run now."""
+    found = (_mark(process) for process in psutil.process_iter())
+    return {mark for mark in found if mark.startswith(beginning)}
+
+
+def end(mark: str, first: Sequence[int], patience_s: float) -> set[psutil.Process]:
+    """End all processes of a mark; those that could not be ended.
+
+    Args:
+        mark: Its beginning.
+        first: Pids that are asked to end before all others, so that they can end their children.
+        patience_s: How long these and their children get before all are asked, and again before
+            all are killed.
+    """
+    known = family(mark)
+    for process in known:
+        if process.pid in first:
+            _send(process, "terminate")
+    known = _wait(mark, known, patience_s)
+    for process in known:
+        _send(process, "terminate")
+    known = _wait(mark, known, patience_s / 2)
+    for process in known:
+        _send(process, "kill")
+    return _wait(mark, known, LAST_WAIT_S, kill=True)
+
+
+def memory_bytes(mark: str) -> int:
+    """Resident memory of all processes of a mark, what they share counted for each."""
+    total = 0
+    for process in family(mark):
+        with contextlib.suppress(psutil.Error):
+            total += process.memory_info().rss
+    return total
+
+
+def _wait(
+    mark: str, known: set[psutil.Process], patience_s: float, *, kill: bool = False
+) -> set[psutil.Process]:
+    """Those alive of the known and of the newly found, once none is or patience ends."""
+    until = time.monotonic() + patience_s
+    while True:
+        known = {process for process in known | family(mark) if not _is_over(process)}
+        if not known or time.monotonic() > until:
+            return known
+        if kill:
+            for process in known:
+                _send(process, "kill")
+        time.sleep(POLL_S)
+
+
+def _send(process: psutil.Process, signal: str) -> None:
+    with contextlib.suppress(psutil.Error):
+        getattr(process, signal)()  # psutil makes sure that the pid is still that process's
+
+
+def _mark(process: psutil.Process) -> str:
+    try:
+        return str(process.environ().get(MARK, ""))
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return int(process.ppid())
+    except psutil.Error:
+        return 0
+
+
+def _is_over(process: psutil.Process) -> bool:
+    """A zombie too is over: its parent, perhaps a container's first process, may never look."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True

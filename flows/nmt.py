@@ -78,10 +78,10 @@ def nmt(  # noqa: PLR0913, PLR0917 - the form that Prefect shows
     with Tracker(run.root.folder, run.config, display.say) as tracker, Cluster(ray) as cluster:
         workplace = Workplace(RayCompute(cluster.connect), display, tracker, _as_task)
         results = run.execute(workplace)
-        if any(
-            result.node.stage.name == "average" for result in results
-        ):  # else it shows too little
+        stages = {result.node.stage.name for result in results}
+        if "average" in stages:  # the page of less would show too little
             write_page(run.config.name, results, run.page)
+            tracker.attach(run.page.parent)
         found = document(run, results, tracker.run_id)
     create_markdown_artifact(key="traduko-run", markdown=markdown(found, results))
     return found

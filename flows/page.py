@@ -47,7 +47,7 @@ def write_page(recipe: str, results: Sequence[Result], path: Path) -> None:
         f"Traduko</title><style>{STYLE}</style></head>\n<body><h1>{_text(recipe)}</h1>\n"
         f"{body}\n</body></html>\n"
     )
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
     temporary.write_text(page, encoding="utf-8")
     temporary.replace(path)

@@ -235,7 +235,7 @@ class Run:
     @property
     def page(self) -> Path:
         """The file of its report for people."""
-        return self.root.folder / "reports" / f"{self.config.name}.html"
+        return self.root.folder / "reports" / self.config.name / "index.html"
 
     @property
     def _files(self) -> Files:

@@ -148,6 +148,12 @@ class Tracker:
         """An artifact was found or built: after this its run is complete."""
         self._try(lambda store: self._finish(store, result))
 
+    def attach(self, report: Path) -> None:
+        """Put the files of a folder beside the parent run."""
+        run_id = self.run_id
+        if run_id:
+            self._try(lambda store: store.upload(run_id, report, "report"))
+
     def _begin(self, stack: contextlib.ExitStack) -> None:
         store = open_store(self._address, self._config.name, self._folder)
         scope = hashlib.sha256(f"{self._address} {store.experiment}".encode()).hexdigest()[:8]

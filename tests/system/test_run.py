@@ -33,6 +33,17 @@ def test_a_run_reports_its_stages_scores_and_model(finished):
 
 @pytest.mark.ray
 @pytest.mark.slow
+def test_a_run_leaves_a_page_in_the_root_and_in_mlflow(finished):
+    root, document = finished
+    page = root / "reports" / "tiny" / "index.html"
+    assert document["report"] == str(page)
+    assert f">{document['scores']['test']['bleu']['score']:.2f}<" in page.read_text()
+    [logged] = root.glob(f"mlflow/*/{document['mlflow_run_id']}/artifacts/report/index.html")
+    assert logged.read_text() == page.read_text()
+
+
+@pytest.mark.ray
+@pytest.mark.slow
 def test_every_row_is_accounted_for(finished):
     _, document = finished
     stats = {entry["stage"]: entry["stats"] for entry in document["stages"]}

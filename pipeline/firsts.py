@@ -8,6 +8,7 @@ more than once is handed on once, so that no partition grows with how often a ro
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +79,8 @@ def rows_between(path: str, start: int, end: int) -> npt.NDArray[np.int64]:
 def save(path: Path, array: npt.NDArray[np.generic]) -> None:
     """Store an array, whole or not at all."""
     with whole_file(path) as partial_path, partial_path.open("wb") as file:
-        np.save(file, array)
+        # Given the file itself, NumPy would say of a full disk only that it wrote too little.
+        np.save(SimpleNamespace(write=file.write), array)
 
 
 def _gathered(

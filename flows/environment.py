@@ -11,6 +11,7 @@ NO_REPORTING = {
 OTHERS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # Ray warns unless this future default is chosen
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "true",  # a run needs no server of its own
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "180",  # of a busy machine
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",  # seconds; flows/automation.py waits for three
 }
 

@@ -5,12 +5,14 @@ Exit codes: 0 done, 1 failed, 2 wrong input, 130 interrupted.
 
 import argparse
 import errno
+import os
 import sys
 from collections.abc import Callable, Sequence
 
 from flows.commands import (
     artifacts,
     compare,
+    doctor,
     down,
     export,
     init,
@@ -28,6 +30,7 @@ from pipeline.errors import TradukoError
 
 COMMANDS = (
     init, run, plan, translate, compare, export, recipes, artifacts, up, down, status, logs,
+    doctor,
 )  # fmt: skip
 INTERRUPTED = 130
 
@@ -39,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], None] = arguments.command
     try:
         command(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except TradukoError as error:
         return _fail(arguments, str(error), error.kind, error.exit_code)
     except OSError as error:

@@ -65,6 +65,11 @@ def services_of(root: Path, memory: State) -> list[Service]:
     return services(site_of(root, memory))
 
 
+def exports_of(site: Site) -> dict[str, str]:
+    """What a shell needs to use the stack; its programs report nothing to anybody either."""
+    return {**site.exports, **NO_REPORTING}
+
+
 def make_store(root: Path) -> None:
     """MLflow's tables, made once: several processes that make them at once break the file.
 

@@ -2,12 +2,13 @@
 
 import argparse
 import shlex
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from flows.commands.options import Commands, command, json_option, root_of, root_option
 from flows.commands.output import put, put_json, say
 from infra.stack.ports import parse
-from infra.stack.services import PORTS, Site, make_token, services
+from infra.stack.services import PORTS, make_token, services
 from infra.stack.stack import Status
 from pipeline.artifact import check_writable
 
@@ -50,27 +51,26 @@ def _up(arguments: argparse.Namespace) -> None:
             stacks.crash_silent_runs(site.exports["PREFECT_API_URL"])
             stacks.deploy(site, Path.cwd())
         found = stack.status(services(site))
-    _show(arguments, site, found, started)
-
-
-def _show(
-    arguments: argparse.Namespace, site: Site, found: list[Status], started: list[str]
-) -> None:
+    exports = stacks.exports_of(site)
     if arguments.json:
         put_json(
             {
-                "root": str(site.root),
-                "folder": str(site.folder),
+                "root": str(root),
+                "folder": str(stack.folder),
                 "started": started,
                 "services": [status_document(each) for each in found],
-                "environment": site.exports,
+                "environment": exports,
             }
         )
-        return
+    else:
+        _show(found, exports)
+
+
+def _show(found: Iterable[Status], exports: Mapping[str, str]) -> None:
     for each in found:
         say(f"{each.service:<8} {each.status:<10} {each.address}")
     say('\nTo use it from a shell (or: eval "$(traduko up)", which does no harm twice):\n')
-    put("\n".join(f"export {name}={shlex.quote(value)}" for name, value in site.exports.items()))
+    put("\n".join(f"export {name}={shlex.quote(value)}" for name, value in exports.items()))
 
 
 def status_document(status: Status) -> dict[str, object]:

@@ -1,0 +1,1 @@
+"""What a machine and its services must have, and what to do where they have not."""

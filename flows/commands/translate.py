@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -42,10 +41,7 @@ def _translate(arguments: argparse.Namespace) -> None:
         arguments.json, arguments.n_best, arguments.scores, arguments.alignments is not None
     )
     with Terminal() as terminal, _output(arguments.output) as output:
-        try:
-            write_translations(translator.translate(texts, options), shape, output, terminal)
-        except BrokenPipeError:  # whoever reads has enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        write_translations(translator.translate(texts, options), shape, output, terminal)
 
 
 def _options(arguments: argparse.Namespace) -> "Options":

@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
 import re
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -265,3 +268,15 @@ def test_two_commands_at_once_share_the_work(recipe, tmp_path, capsys):
         thread.join(60)
     assert len(list((tmp_path / "root").glob("download/*/attempt-*"))) == 3
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("words", [("recipes",), ("recipes", "show", "quickstart")])
+def test_a_reader_that_has_enough_ends_a_command_quietly(words):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *words], stdout=writing, stderr=subprocess.PIPE,
+        text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (0, "")

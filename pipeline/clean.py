@@ -7,21 +7,16 @@ Out: `part-*.parquet` of kept rows, `rejected/part-*.parquet` with the rule that
 import contextlib
 from collections import Counter
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from pipeline.artifact import Artifact, Json
 from pipeline.config import CleanConfig
 from pipeline.faults import Faults
 from pipeline.formats import read_corpus, stored_layout
 from pipeline.job import Job
+from pipeline.judging import Judge, judged
 from pipeline.language_id import is_known
-from pipeline.patterns import PUNCTUATION, replace_all
-from pipeline.rules import apply
 from pipeline.rules_parameters import RuleParameters
 from pipeline.statistics import STATISTICS_FILE, Histograms
 from pipeline.tables import PAIRS, REJECTED, ParquetShards
-from pipeline.text import normalise_column
 
 
 def clean(
@@ -47,16 +42,15 @@ def clean(
     with contextlib.ExitStack() as stack:
         kept = stack.enter_context(ParquetShards(job.out, PAIRS))
         rejected = stack.enter_context(ParquetShards(job.out / "rejected", REJECTED))
-        for raw in read_corpus(download.folder, faults=faults):
-            pairs = _pairs(raw, source, config)
-            applied = apply(pairs, parameters)
+        raws = read_corpus(download.folder, faults=faults)
+        for applied, num_changed in judged(raws, Judge(source, parameters), job):
             kept.write(applied.kept)
             rejected.write(applied.rejected)
             histograms.add("kept", applied.kept)
             histograms.add("rejected", applied.rejected)
             rejected_by.update(applied.rejected["rule"].to_pylist())
-            rows_in += raw.num_rows
-            rows_changed += _num_changed(raw, pairs)
+            rows_in += applied.kept.num_rows + applied.rejected.num_rows
+            rows_changed += num_changed
             job.progress(rows_in, total, "rows")
     assert faults.rejected.total() == download.stats.get("rows_rejected", 0), "rows are lost"
     assert rows_in == total == kept.num_rows + rejected.num_rows, "rows are lost"
@@ -78,27 +72,3 @@ def _say_what_is_not_checked(parameters: RuleParameters, job: Job) -> None:
                 f"The model of languages does not know `{language}`: whether sentences are in it is "
                 "not checked."
             )
-
-
-def _pairs(raw: pa.RecordBatch, source: str, config: CleanConfig) -> pa.RecordBatch:
-    """Raw lines as rows of `PAIRS`."""
-    src, tgt = (_rewritten(raw[side], config) for side in ("src", "tgt"))
-    indices = pa.array([0] * raw.num_rows, pa.int32())
-    names = pa.DictionaryArray.from_arrays(indices, pa.array([source], pa.string()))
-    return pa.RecordBatch.from_arrays([src, tgt, names, raw["line"]], schema=PAIRS)
-
-
-def _rewritten(texts: pa.StringArray, config: CleanConfig) -> pa.StringArray:
-    if config.normalise:
-        texts = normalise_column(texts)
-    replacements = [*(PUNCTUATION if config.punctuation else ()), *config.replace]
-    if not replacements:
-        return texts
-    texts = replace_all(texts, replacements)
-    return normalise_column(texts, entities=False) if config.normalise else texts
-
-
-def _num_changed(raw: pa.RecordBatch, pairs: pa.RecordBatch) -> int:
-    """Rows of which a side is not what it was in the file."""
-    src, tgt = (pc.not_equal(raw[side], pairs[side]) for side in ("src", "tgt"))
-    return int(pc.sum(pc.or_(src, tgt)).as_py() or 0)

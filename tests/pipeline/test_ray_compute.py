@@ -1,12 +1,15 @@
 """The compute seam on a real Ray cluster of this machine."""
 
+import pyarrow as pa
 import pytest
 
 from flows.cluster import Cluster
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
+from pipeline.judging import Judge, judged
 from pipeline.ray_compute import RayCompute
+from pipeline.rules_parameters import RuleParameters
 from pipeline.tokenize import Encoded, tokenize
 
 pytestmark = [
@@ -57,6 +60,18 @@ def test_rows_and_their_order_are_those_of_one_process(compute, deduped, vocabul
         return stage.manifest.content
 
     assert content(compute=compute) == content()
+
+
+def test_pairs_are_judged_by_tasks_as_here(compute, make_job):
+    src, tgt = zip(*pairs("train", 300), strict=True)
+    raw = pa.RecordBatch.from_pydict({"src": src, "tgt": tgt, "line": range(1, 301)})
+    raw = raw.cast(raw.schema.set(2, pa.field("line", pa.int64())))
+    judge = Judge("own", RuleParameters(src_language="en", tgt_language="de"))
+    found = list(
+        judged([raw.slice(at, 100) for at in (0, 100, 200)], judge, make_job(compute=compute))
+    )
+    kept = [row for batch in found for row in batch.applied.kept.to_pylist()]
+    assert kept == judge(raw).applied.kept.to_pylist()
 
 
 def test_a_task_computes_with_one_thread(compute):

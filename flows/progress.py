@@ -18,6 +18,10 @@ class Display(Protocol):
         """One line that stays."""
         ...
 
+    def remind(self, line: str) -> None:
+        """One line that only a person at a terminal wants to see."""
+        ...
+
     def begin(self, name: str) -> None:
         """A stage begins."""
         ...
@@ -62,6 +66,11 @@ class Terminal:
     def say(self, line: str) -> None:
         """One line that stays."""
         self._console.print(line, markup=False)
+
+    def remind(self, line: str) -> None:
+        """One line for a person: not for a file or a pipe."""
+        if self._console.is_terminal:
+            self.say(line)
 
     def begin(self, name: str) -> None:
         """A stage begins: its bar replaces the last one."""

@@ -34,6 +34,7 @@ from pipeline.job import Job
 from pipeline.lock import LOCK_FILE, Lock, Pin
 from pipeline.recipe import SHIPPED, find_recipe, read_recipe
 from pipeline.sources import FileSource
+from pipeline.turns import unheard
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,17 @@ class Run:
     def plan(self) -> list[Planned]:
         """What executing it would do, and why."""
         return plan(self.nodes(), self.root, self.selection, read_record(self._record_path))
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Around executing it: of a recipe, one run builds in a root at a time, the others wait.
+
+        Raises:
+            TradukoError: If the root takes no files.
+        """
+        check_writable(self.root.folder)
+        name = self.config.name
+        waits = f"another run of `{name}` is at work in {self.root.folder}"
+        return self.root.turn(f"run-{name}", f"a run of {name}", waits)
 
     def execute(self, workplace: Workplace) -> list[Result]:
         """Build what is not there, inputs before what is made from them.
@@ -266,6 +278,7 @@ def make_run(  # noqa: PLR0913 - the options of every command that takes a recip
     root: str | None = None,
     environment: Mapping[str, str],
     say: Callable[[str], None],
+    remind: Callable[[str], None] = unheard,
 ) -> Run:
     """A recipe and where it goes, checked before anything runs.
 
@@ -277,7 +290,7 @@ def make_run(  # noqa: PLR0913 - the options of every command that takes a recip
     config = read_recipe(recipe, overrides)
     folder = root_folder(root, environment, config.root)
     lock = Lock(_lock_folder(recipe, folder) / LOCK_FILE, say)
-    return Run(config, Root(folder, say), Selection.of(only, start, force=force), lock)
+    return Run(config, Root(folder, say, remind), Selection.of(only, start, force=force), lock)
 
 
 def root_folder(

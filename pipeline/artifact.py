@@ -7,9 +7,7 @@ An attempt writes only inside its own folder. The manifest names the attempt and
 rename. No manifest, no artifact; readers follow only the manifest.
 """
 
-import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -19,6 +17,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pipeline.errors import TradukoError
+from pipeline.turns import Voice, turn, unheard
 
 Json = dict[str, Any]
 MANIFEST = "manifest.json"
@@ -169,6 +169,8 @@ class Root:
     folder: Path
     say: Callable[[str], None]
     """Told of what a person should know: damage found, waiting for another run."""
+    remind: Callable[[str], None] = unheard
+    """Told now and then that a wait goes on."""
 
     def place(self, identity: Identity) -> Path:
         """The folder that holds the artifact's manifest."""
@@ -214,7 +216,8 @@ class Root:
         artifact = None if force else self._find_whole(identity, deep=deep)
         if artifact:
             return artifact, True
-        with self._lock(identity.stage, work_key or identity.fingerprint[:16]):
+        stage, work = identity.stage, work_key or identity.fingerprint[:16]
+        with self.turn(f"{stage}-{work}", stage, f"{stage}: another run is building it"):
             artifact = None if force else self._find_whole(identity, deep=deep)
             if artifact:
                 return artifact, True
@@ -266,18 +269,9 @@ class Root:
         _sweep(place, keep=attempt.name)
         return Artifact(attempt, manifest)
 
-    @contextlib.contextmanager
-    def _lock(self, stage: str, work: str) -> Iterator[None]:
-        """One builder at a time for each work folder. The kernel frees a killed holder's lock."""
-        path = self.folder / "locks" / f"{stage}-{work}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self.say(f"{stage}: another run is building it; waiting for that")
-                fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+    def turn(self, name: str, what: str, waits: str) -> AbstractContextManager[None]:
+        """One process at a time, of those that name the same; the others wait, and say so."""
+        return turn(self.folder / "locks" / name, what, waits, Voice(self.say, self.remind))
 
 
 def digest_json(value: Any) -> str:  # noqa: ANN401 - any JSON value

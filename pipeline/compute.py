@@ -60,6 +60,13 @@ class Compute(Protocol):
         """GPUs to share out among workers."""
         ...
 
+    def num_places(self, num_cpus: int, *, use_gpu: bool) -> int:
+        """How many workers of so many CPUs, and a GPU if they use one, fit on its machines at once.
+
+        A worker never spans two machines.
+        """
+        ...
+
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run `worker` on every worker of a group, joined in one torch process group."""
         ...
@@ -92,6 +99,11 @@ class InProcess:
     def num_gpus(self) -> int:
         """None: tests and tiny work need none."""
         return 0
+
+    def num_places(self, num_cpus: int, *, use_gpu: bool) -> int:
+        """As if all were one machine."""
+        places = self.num_cpus() // num_cpus
+        return min(places, self.num_gpus()) if use_gpu else places
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run the one worker here."""

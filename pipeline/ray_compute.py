@@ -63,6 +63,18 @@ class RayCompute:
         """GPUs of the whole cluster."""
         return self._total("GPU")
 
+    def num_places(self, num_cpus: int, *, use_gpu: bool) -> int:
+        """How many workers of so many CPUs, and a GPU if they use one, fit on its nodes at once."""
+        self._connect()
+        import ray
+
+        places = 0
+        for node in ray.nodes():  # type: ignore[no-untyped-call]
+            if node["Alive"]:
+                here = int(node["Resources"].get("CPU", 0)) // num_cpus
+                places += min(here, int(node["Resources"].get("GPU", 0))) if use_gpu else here
+        return places
+
     def _total(self, resource: str) -> int:
         self._connect()
         import ray

@@ -26,6 +26,7 @@ from model.workers import Workers
 from pipeline.artifact import Artifact, Json
 from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
 from pipeline.bundle import load_bundle_weights, read_bundle_config
+from pipeline.capacity import share_of
 from pipeline.compute import IsLeaving, WorkerGroup
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
@@ -240,39 +241,11 @@ def _check_start(bundle: Path, model: ModelConfig, tokenizer: str) -> None:
 
 
 def _worker_group(job: Job, most_useful: int) -> WorkerGroup:
-    """As asked; `auto` is the largest power of two that the cluster and the plan allow.
-
-    Raises:
-        ConfigError: If the cluster can never run what is asked for.
-    """
-    settings, cpus, gpus = job.settings, job.compute.num_cpus(), job.compute.num_gpus()
-    if settings.accelerator == "gpu" and not gpus:
-        raise ConfigError(
-            "`compute.accelerator` is gpu, but the cluster has no GPU. Set it to auto or cpu, or "
-            "join a cluster that has one with --ray."
-        )
-    if settings.threads_per_worker > cpus:
-        raise ConfigError(
-            f"`compute.threads_per_worker` must be at most {cpus}, the CPUs of the cluster, but is "
-            f"{settings.threads_per_worker}."
-        )
-    use_gpu = gpus > 0 and settings.accelerator != "cpu"
-    fitting = cpus // settings.threads_per_worker
-    fitting = min(fitting, gpus) if use_gpu else fitting
-    wanted = settings.num_workers
-    if wanted == "auto":
-        wanted = 1 << (min(fitting, most_useful).bit_length() - 1)
-    least = wanted if isinstance(wanted, int) else wanted[0]
-    if least > fitting:
-        raise ConfigError(
-            f"`compute.num_workers` must be at most {fitting}, for the cluster has {cpus} CPUs and "
-            f"{gpus} GPUs and each worker takes `compute.threads_per_worker` = "
-            f"{settings.threads_per_worker}; but it is {least}."
-        )
+    share = share_of(job.compute, job.settings, most_useful)
     return WorkerGroup(
-        num_workers=wanted,
-        num_threads=settings.threads_per_worker,
-        use_gpu=use_gpu,
+        num_workers=share.num_workers,
+        num_threads=job.settings.threads_per_worker,
+        use_gpu=share.use_gpu,
         storage=job.work / "ray",
         stop_file=job.work / STOP_FILE,
     )

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -37,6 +38,8 @@ SERVICE_PORTS = {
 DEPLOYMENTS = Path(infra.__file__).parent / "prefect.yaml"
 DEPLOY_TIMEOUT_S = 300
 API_TIMEOUT_S = 30.0
+NUM_TRIES, PAUSE_S = 10, 2.0
+"""Of requests while Prefect's database is busy, as it is at its start."""
 SILENCE_S = 3 * HEARTBEAT_S
 """After so long without a heartbeat a flow run counts as crashed."""
 AUTOMATION = "traduko: crash flow runs whose process is gone"
@@ -117,19 +120,40 @@ def crash_silent_runs(api: str) -> None:
     Raises:
         TradukoError: If Prefect refuses.
     """
+    by_name = {"automations": {"name": {"any_": [AUTOMATION]}}}
     with httpx.Client(base_url=api, timeout=API_TIMEOUT_S, trust_env=False) as client:
-        by_name = {"automations": {"name": {"any_": [AUTOMATION]}}}
-        try:
-            found = client.post("/automations/filter", json=by_name).raise_for_status().json()
-            if found:
-                path = f"/automations/{found[0]['id']}"
-                client.put(path, json=_automation()).raise_for_status()
-            else:
-                client.post("/automations/", json=_automation()).raise_for_status()
-        except httpx.HTTPError as error:
-            raise TradukoError(
-                f"Prefect did not take the automation that ends silent runs: {error}"
-            ) from None
+        found = _tell(client, "POST", "/automations/filter", by_name).json()
+        if found:
+            _tell(client, "PUT", f"/automations/{found[0]['id']}", _automation())
+        else:
+            _tell(client, "POST", "/automations/", _automation())
+
+
+def _tell(client: httpx.Client, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
+    """Ask Prefect for something, again while its database is busy.
+
+    Raises:
+        TradukoError: If it refuses.
+    """
+    answer = _ask(client, method, path, body)
+    for _ in range(NUM_TRIES):
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            break
+        time.sleep(PAUSE_S)
+        answer = _ask(client, method, path, body)
+    if not answer.is_success:
+        raise TradukoError(
+            f"Prefect must take what `traduko up` tells it at {path}, but answers "
+            f"{answer.status_code}: {answer.text[:500]}"
+        )
+    return answer
+
+
+def _ask(client: httpx.Client, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
+    try:
+        return client.request(method, path, json=body)
+    except httpx.HTTPError as error:
+        raise TradukoError(f"Prefect's server does not answer at {path}: {error}") from None
 
 
 def _automation() -> Mapping[str, Any]:

@@ -5,18 +5,20 @@ without trusting a file: a pid that another process has now does not carry it, a
 """
 
 import contextlib
+import operator
 import os
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
 MARK = "TRADUKO_STACK"
 POLL_S = 0.2
-LAST_WAIT_S = 10.0
-"""How long after SIGKILL a process may take to be gone."""
+GRACE_S = 1.0
+"""For children on their way out, and for the kernel after SIGKILL."""
+NUM_KILLS = 10
 
 
 def start(
@@ -41,9 +43,17 @@ def is_running(pid: int, mark: str) -> bool:
     """Whether the process of this pid is the one that was started with this mark."""
     try:
         process = psutil.Process(pid)
-        return not _is_over(process) and _mark(process) == mark
+        return not is_over(process) and _mark(process) == mark
     except psutil.Error:
         return False
+
+
+def is_over(process: psutil.Process) -> bool:
+    """A zombie too is over: its parent, perhaps a container's first process, may never look."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
 
 
 def family(mark: str) -> set[psutil.Process]:
@@ -59,7 +69,7 @@ def family(mark: str) -> set[psutil.Process]:
         news = {pid for pid, parent in parents.items() if parent in news} - members
         members |= news
     members.discard(os.getpid())
-    return {processes[pid] for pid in members if not _is_over(processes[pid])}
+    return {processes[pid] for pid in members if not is_over(processes[pid])}
 
 
 def marks(beginning: str) -> set[str]:
@@ -74,20 +84,19 @@ def end(mark: str, first: Sequence[int], patience_s: float) -> set[psutil.Proces
     Args:
         mark: Its beginning.
         first: Pids that are asked to end before all others, so that they can end their children.
-        patience_s: How long these and their children get before all are asked, and again before
-            all are killed.
+        patience_s: How long these get before all are asked, and these before all are killed.
     """
     known = family(mark)
-    for process in known:
-        if process.pid in first:
-            _send(process, "terminate")
+    leaders = {process for process in known if process.pid in first}
+    _send(leaders, "terminate")
+    known = _wait(mark, known, patience_s, until=lambda left: not left & leaders)
+    known = _wait(mark, known, GRACE_S)
+    _send(known, "terminate")
     known = _wait(mark, known, patience_s)
-    for process in known:
-        _send(process, "terminate")
-    known = _wait(mark, known, patience_s / 2)
-    for process in known:
-        _send(process, "kill")
-    return _wait(mark, known, LAST_WAIT_S, kill=True)
+    for _ in range(NUM_KILLS):
+        _send(known, "kill")
+        known = _wait(mark, known, GRACE_S)
+    return known
 
 
 def memory_bytes(mark: str) -> int:
@@ -100,23 +109,24 @@ def memory_bytes(mark: str) -> int:
 
 
 def _wait(
-    mark: str, known: set[psutil.Process], patience_s: float, *, kill: bool = False
+    mark: str,
+    known: set[psutil.Process],
+    patience_s: float,
+    until: Callable[[set[psutil.Process]], bool] = operator.not_,
 ) -> set[psutil.Process]:
-    """Those alive of the known and of the newly found, once none is or patience ends."""
-    until = time.monotonic() + patience_s
+    """Those alive of the known and the newly found, once `until` holds of them or patience ends."""
+    deadline = time.monotonic() + patience_s
     while True:
-        known = {process for process in known | family(mark) if not _is_over(process)}
-        if not known or time.monotonic() > until:
+        known = {process for process in known | family(mark) if not is_over(process)}
+        if until(known) or not known or time.monotonic() > deadline:
             return known
-        if kill:
-            for process in known:
-                _send(process, "kill")
         time.sleep(POLL_S)
 
 
-def _send(process: psutil.Process, signal: str) -> None:
-    with contextlib.suppress(psutil.Error):
-        getattr(process, signal)()  # psutil makes sure that the pid is still that process's
+def _send(to: Iterable[psutil.Process], signal: str) -> None:
+    for process in to:
+        with contextlib.suppress(psutil.Error):
+            getattr(process, signal)()  # psutil makes sure that the pid is still that process's
 
 
 def _mark(process: psutil.Process) -> str:
@@ -131,11 +141,3 @@ def _parent(process: psutil.Process) -> int:
         return int(process.ppid())
     except psutil.Error:
         return 0
-
-
-def _is_over(process: psutil.Process) -> bool:
-    """A zombie too is over: its parent, perhaps a container's first process, may never look."""
-    try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return True

@@ -80,10 +80,10 @@ def _longest(
     is_space: npt.NDArray[np.bool_], starts: npt.NDArray[np.intp], first: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
     """Of each text the bytes of the longest run without a space; `first` are the texts' starts."""
-    if not len(starts):
-        return np.zeros(len(first), dtype=np.int32)
-    runs = np.diff(starts, append=len(is_space)).astype(np.int32) - is_space[starts]
-    longest: npt.NDArray[np.int32] = np.maximum.reduceat(runs, np.minimum(first, len(runs) - 1))
+    runs = np.diff(starts, append=len(is_space)) - is_space[starts]
+    # One more, for empty texts at the end: their first start is beyond all there are.
+    runs = np.append(runs, 0).astype(np.int32)
+    longest: npt.NDArray[np.int32] = np.maximum.reduceat(runs, first)
     return longest
 
 

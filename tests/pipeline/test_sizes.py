@@ -4,7 +4,7 @@ import re
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pipeline.characters import BLANK, UNSPACED, WHITE, WIDE
@@ -31,6 +31,7 @@ def expected(text):
     }
 
 
+@example(["  a", ""], 0)
 @given(st.lists(texts, max_size=12), st.integers(0, 12))
 def test_sizes_are_what_the_characters_say(column, first):
     sizes = measure(pa.array(column, pa.string()).slice(first))._asdict()

@@ -1,0 +1,104 @@
+"""`traduko up` to `traduko down` for real: deployments run on the stack, and nothing is left."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.stack import processes, state
+from infra.stack.ports import is_free
+
+PREFECT = str(Path(sys.executable).parent / "prefect")
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(1200)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("stack")
+
+
+def traduko(folder, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments],
+        cwd=folder, capture_output=True, text=True, timeout=900, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def up(folder):
+    """What `up` says, with ports of its own; down again at the end, whatever happens."""
+    try:
+        yield json.loads(traduko(folder, "up", "--any-port", "--timeout", "600", "--json"))
+    finally:
+        traduko(folder, "down")
+
+
+def deployment(folder, up, name, *parameters):
+    options = [word for parameter in parameters for word in ("--param", parameter)]
+    done = subprocess.run(
+        [PREFECT, "--no-prompt", "deployment", "run", f"nmt/{name}", *options, "--watch"],
+        cwd=folder, env={**os.environ, **up["environment"]},
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    log = folder / "artifacts" / "stack" / "logs" / "worker.log"
+    assert done.returncode == 0, done.stdout + done.stderr + log.read_text()[-4000:]
+
+
+def attempts(folder, stage):
+    return {path.name for path in (folder / "artifacts" / stage).glob("*/attempt-*")}
+
+
+def test_all_services_answer_and_all_deployments_are_there(folder, up):
+    found = json.loads(traduko(folder, "status", "--json"))["services"]
+    assert {each["status"] for each in found} == {"running"}
+    again = json.loads(traduko(folder, "up", "--json"))
+    assert again["started"] == []
+    assert again["environment"] == up["environment"]
+
+
+def test_everything_listens_on_this_machine_alone(folder, up):
+    addresses = {
+        connection.laddr.ip.removeprefix("::ffff:")
+        for process in family(folder)
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {"127.0.0.1"}
+
+
+def test_a_deployment_runs_the_recipe_on_the_stacks_ray(folder, up, tiny):
+    recipe = folder / "mine.toml"  # named as seen from where `up` was called
+    recipe.write_text(Path(tiny).read_text())
+    deployment(folder, up, "run", "recipe=mine.toml")
+    planned = json.loads(traduko(folder, "plan", "mine.toml", "--json"))["stages"]
+    assert {stage["status"] for stage in planned} == {"cached"}
+    assert any("ray::" in process.name() for process in family(folder))
+
+
+def test_a_stages_deployment_reruns_that_stage_alone(folder, up):
+    before = {stage: attempts(folder, stage) for stage in ("train", "average")}
+    deployment(folder, up, "average", "recipe=mine.toml")
+    assert attempts(folder, "train") == before["train"]
+    assert attempts(folder, "average") != before["average"]
+
+
+def test_down_leaves_nothing(folder, up):
+    memory = state.read(folder / "artifacts" / "stack", print)
+    ran = family(folder)
+    assert len(ran) > 10
+    traduko(folder, "down")
+    assert [process for process in ran if not processes.is_over(process)] == []
+    assert processes.family(memory.mark) == set()
+    assert all(is_free(port) for port in memory.ports.values())
+    assert not Path(memory.scratch).exists()
+
+
+def family(folder):
+    return processes.family(state.read(folder / "artifacts" / "stack", print).mark)

@@ -16,15 +16,17 @@ from prefect import flow, get_run_logger, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 from prefect.exceptions import MissingContextError, TerminationSignal
-from prefect.settings import PREFECT_API_URL
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import get_state_exception
 
-from flows.cluster import Cluster
+from flows import temporary_server
+from flows.cluster import Cluster, make_ready
 from flows.environment import turn_off_reporting
 from flows.page import write_page
 from flows.progress import Terminal
 from flows.report import markdown
 from flows.run import Result, Step, Workplace, document, make_run
+from flows.stage_progress import StageProgress
 from flows.tracking import Tracker
 from pipeline.artifact import Json
 from pipeline.dag import Node
@@ -74,9 +76,16 @@ def nmt(  # noqa: PLR0913, PLR0917 - the form that Prefect shows
         root=root,
         environment=os.environ,
         say=display.say,
+        remind=display.remind,
     )
-    with Tracker(run.root.folder, run.config, display.say) as tracker, Cluster(ray) as cluster:
-        workplace = Workplace(RayCompute(cluster.connect), display, tracker, _as_task)
+    with (
+        run.alone(),
+        Tracker(run.root.folder, run.config, display.say) as tracker,
+        Cluster(ray) as cluster,
+    ):
+        compute = RayCompute(cluster.connect)
+        make_ready(cluster, compute, run)
+        workplace = Workplace(compute, display, tracker, _as_task)
         results = run.execute(workplace)
         stages = {result.node.stage.name for result in results}
         if "average" in stages:  # the page of less would show too little
@@ -93,12 +102,13 @@ def run_here(parameters: Json, terminal: Terminal) -> Json:
     Raises:
         TradukoError: If an API is set for Prefect, but does not answer.
     """
-    _require_api()
+    api = _require_api()
     logging.getLogger("prefect").propagate = False  # flow logs still go to the API
     token = _terminal.set(terminal)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return cast("Json", nmt(**parameters))
+        with temporary_settings({PREFECT_API_URL: api}):
+            return cast("Json", nmt(**parameters))
     except SystemError as error:  # Ray's wrapping of what a signal raised
         if isinstance(error.__cause__, TerminationSignal | KeyboardInterrupt):
             raise KeyboardInterrupt from None
@@ -135,10 +145,11 @@ def _can_help(_task: Any, _run: Any, state: Any) -> bool:  # noqa: ANN401 - Pref
     return isinstance(error, TradukoError) and not isinstance(error, InputError)
 
 
-def _require_api() -> None:
-    url = PREFECT_API_URL.value()
+def _require_api() -> str:
+    """The address of Prefect's API: the one that is set, or of a server for this run alone."""
+    url: str | None = PREFECT_API_URL.value()
     if not url:
-        return  # a temporary server is started
+        return temporary_server.start()
     try:
         httpx.get(f"{url}/health", timeout=API_TIMEOUT_S)
     except httpx.HTTPError:
@@ -146,13 +157,18 @@ def _require_api() -> None:
             f"Prefect's API at {url} does not answer. Start it (prefect server start), or unset "
             "PREFECT_API_URL to run without a server."
         ) from None
+    return url
 
 
 class _Display:
-    """Lines go to the run's log, and to the terminal where there is one; bars to the latter."""
+    """Lines go to the run's log, and to the terminal where there is one.
+
+    Progress goes to the terminal's bars, and to an artifact of the stage's run.
+    """
 
     def __init__(self) -> None:
         self._terminal = _terminal.get()
+        self._artifact = StageProgress()
 
     def say(self, line: str) -> None:
         """One line that stays."""
@@ -163,18 +179,26 @@ class _Display:
         except MissingContextError:  # said from a thread beside the run
             logging.getLogger("prefect.traduko").info("%s", line)
 
+    def remind(self, line: str) -> None:
+        """One line for a person at a terminal."""
+        if self._terminal:
+            self._terminal.remind(line)
+
     def begin(self, name: str) -> None:
         """A stage begins."""
+        self._artifact.begin(name)
         if self._terminal:
             self._terminal.begin(name)
 
     def end(self) -> None:
         """The stage is over."""
+        self._artifact.end()
         if self._terminal:
             self._terminal.end()
 
     def progress(self, done: float, total: float | None, unit: str, note: str = "") -> None:
         """`done` of `total` units are finished."""
+        self._artifact.show(done, total, unit, note)
         if self._terminal:
             self._terminal.progress(done, total, unit, note)
 

@@ -34,8 +34,7 @@ def start() -> str:
     Raises:
         TradukoError: If it does not answer in time.
     """
-    log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the server may be asked for it
-    with socket.socket() as place:
+    with socket.socket() as place, tempfile.TemporaryFile() as log:
         place.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{place.getsockname()[1]}/api"
         server = subprocess.Popen(  # noqa: S603 - this module
@@ -47,9 +46,10 @@ def start() -> str:
             stderr=log,
             start_new_session=True,  # Ctrl-C at a terminal is not for it
         )
-    # Registered before Prefect's own senders exist, it is called after them: they have all sent.
-    atexit.register(_stop, server)
-    _await(server, url, log)
+        # Registered before Prefect's own senders exist, it is called after them: they have sent all.
+        atexit.register(_stop, server)
+        place.close()
+        _await(server, url, log)
     return url
 
 

@@ -6,7 +6,8 @@ Generates rows into a temporary folder, and takes them through the stages with t
 for the vocabulary, and for the identification of languages (`--language`): that is nine tenths of
 cleaning's time, and looks at each row alone. Each stage runs in a fresh process: what it maps goes to a local Ray of `--cpus`
 CPUs (or `--in-process`), which has started before the clock does. Seconds include all that makes an
-artifact: hashing its files and forcing them to the disk.
+artifact: hashing its files and forcing them to the disk; CPU seconds those of all its processes,
+which other work on the machine does not change by much.
 
 Memory is anonymous: what processes hold, not what they map from files, which the system can drop.
 It is sampled every 50 ms over the stage's process and all that it started: *all* is the peak of
@@ -40,9 +41,10 @@ ROWS = (1_000_000, 2_000_000, 4_000_000, 8_000_000, 16_000_000)
 BATCH_ROWS = 50_000
 TEST_ROWS = 2_000
 COMPOUNDS = 30_000
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 COUNTED = ("rows_in", "rows_kept")
 STAGES = ("clean", "dedup", "vocab", "tokenize")
-HEAD = ("rows", "stage", "rows in", "kept", "seconds", "rows/s", "MiB, all", "MiB, largest")
+HEAD = ("rows", "stage", "rows in", "kept", "s", "CPU s", "rows/CPU s", "MiB, all", "MiB, largest")
 
 
 def main():
@@ -85,13 +87,14 @@ def compare(options):
 
 
 def cells(found):
-    speed = found["rows_in"] / found["seconds"]
+    speed = found["rows_in"] / found["cpu_s"]
     return (
         f"{found['rows']:,}",
         found["stage"],
         f"{found['rows_in']:,}",
         f"{found['rows_kept']:,}",
         f"{found['seconds']:,.1f}",
+        f"{found['cpu_s']:,.1f}",
         f"{speed:,.0f}",
         f"{found['all']:,.0f} (idle {found['idle']:,.0f})",
         f"{found['largest']:,.0f}",
@@ -101,10 +104,10 @@ def cells(found):
 def summary(stage, found):
     """How time and memory grow from the smallest to the largest number of rows."""
     first, last = found[0], found[-1]
-    rows, seconds = (last[key] / first[key] for key in ("rows", "seconds"))
+    rows, cpu_s = (last[key] / first[key] for key in ("rows", "cpu_s"))
     memory = {key: last[key] / first[key] for key in ("all", "largest")}
     return (
-        f"{stage}: {rows:.1f} x the rows take {seconds:.2f} x the time, {memory['all']:.2f} x the "
+        f"{stage}: {rows:.1f} x the rows take {cpu_s:.2f} x the CPU time, {memory['all']:.2f} x the "
         f"memory of all processes, {memory['largest']:.2f} x that of the largest"
     )
 
@@ -118,27 +121,29 @@ def start(options, rows, folder, stage):
     path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        memory = Memory(process.pid)
+        watch = Watch(process.pid)
         ready = process.stdout.readline()
-        memory.begin()
+        watch.begin()
         said = process.stdout.read()
-        memory.end()
+        watch.end()
     if process.returncode or ready != "ready\n":
         raise SystemExit(f"{stage} of {rows} rows has failed")
-    return {**json.loads(said), "all": memory.all, "largest": memory.largest, "idle": memory.idle}
+    seen = {key: getattr(watch, key) for key in ("all", "largest", "idle", "cpu_s")}
+    return {**json.loads(said), **seen}
 
 
-class Memory:
-    """Peaks of the anonymous memory of a process and all that it starts, in MiB."""
+class Watch:
+    """A process and all that it starts: peaks of their anonymous memory in MiB, and CPU seconds."""
 
     def __init__(self, pid):
         self.pid = pid
-        self.all = self.largest = self.idle = 0
+        self.all = self.largest = self.idle = self.cpu_s = self.cpu_s_before = 0
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.watch)
 
     def begin(self):
-        self.idle = sum(held_by(self.pid))
+        self.idle = sum(held for held, _ in used_by(self.pid))
+        self.cpu_s_before = sum(cpu_s for _, cpu_s in used_by(self.pid))
         self.thread.start()
 
     def end(self):
@@ -147,27 +152,32 @@ class Memory:
 
     def watch(self):
         while not self.over.wait(0.05):
-            held = held_by(self.pid)
+            used = used_by(self.pid)
+            held = [each for each, _ in used]
             self.all, self.largest = max(self.all, sum(held)), max(self.largest, *held, 0)
+            cpu_s = sum(each for _, each in used) - self.cpu_s_before
+            self.cpu_s = max(self.cpu_s, cpu_s)
 
 
-def held_by(pid):
-    """Anonymous memory of a process and its descendants, in MiB."""
-    children, held = {}, {}
+def used_by(pid):
+    """Anonymous memory in MiB and CPU seconds so far, of a process and each of its descendants."""
+    children, used = {}, {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
             try:
                 lines = (folder / "status").read_text(errors="replace").split("\n")
+                times = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             except OSError:  # it has ended
                 continue
             status = dict(line.partition(":")[::2] for line in lines)
             children.setdefault(int(status["PPid"]), []).append(int(folder.name))
-            held[int(folder.name)] = int(status.get("RssAnon", "0 kB").split()[0]) / 1024
+            held = int(status.get("RssAnon", "0 kB").split()[0]) / 1024
+            used[int(folder.name)] = held, sum(map(int, times[11:15])) / TICKS_PER_S
     found, rest = [], [pid]
     while rest:
         found.append(rest.pop())
         rest += children.get(found[-1], [])
-    return [held.get(each, 0) for each in found]
+    return [used.get(each, (0, 0)) for each in found]
 
 
 def run_stage(options):
@@ -322,12 +332,15 @@ def words_of(sentences):
 
 
 def plot(measured, path):
-    """Seconds and memory over rows, both axes in doublings."""
+    """CPU seconds and memory over rows, both axes in doublings."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     for axes, key, label in zip(
-        figure.subplots(1, 2), ("seconds", "all"), ("seconds", "MiB of all processes"), strict=True
+        figure.subplots(1, 2),
+        ("cpu_s", "all"),
+        ("CPU seconds", "MiB of all processes"),
+        strict=True,
     ):
         for stage in dict.fromkeys(found["stage"] for found in measured):
             points = [(found["rows"], found[key]) for found in measured if found["stage"] == stage]

@@ -21,6 +21,7 @@ from flows.commands import (
     recipes,
     run,
     status,
+    submit,
     translate,
     up,
 )
@@ -29,7 +30,7 @@ from flows.environment import turn_off_reporting
 from pipeline.errors import TradukoError
 
 COMMANDS = (
-    init, run, plan, translate, compare, export, recipes, artifacts, up, down, status, logs,
+    init, run, submit, plan, translate, compare, export, recipes, artifacts, up, down, status, logs,
     doctor,
 )  # fmt: skip
 INTERRUPTED = 130

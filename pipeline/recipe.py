@@ -35,12 +35,29 @@ def read_recipe(recipe: str, overrides: Mapping[str, Any] | None = None) -> RunC
     Raises:
         ConfigError: If the recipe cannot be found, read, or does not hold together.
     """
+    return validate(merged(recipe, overrides))
+
+
+def merged(recipe: str, overrides: Mapping[str, Any] | None = None) -> Table:
+    """What a recipe, those it extends and the overrides say, in one table; not yet checked.
+
+    Raises:
+        ConfigError: If the recipe cannot be found or read.
+    """
     table: Table = {}
     for _, over in _chain(find_recipe(recipe)):
         table = _merge(table, over)
     for field, value in (overrides or {}).items():
         _override(table, field, value)
-    return validate(table)
+    return table
+
+
+def anchor(table: Table, folder: Path) -> None:
+    """Make the local paths of a recipe, or of a part of one, absolute."""
+    _anchor(table.get("download"), folder)
+    for section in (table.get("vocab"), table.get("train")):
+        if isinstance(section, dict) and "init_from" in section:
+            section["init_from"] = _anchored(section["init_from"], folder)
 
 
 def origins(recipe: str) -> dict[str, str]:
@@ -102,10 +119,7 @@ def _chain(path: Path, seen: tuple[Path, ...] = ()) -> list[tuple[Path, Table]]:
     if path in seen:
         raise ConfigError(f"Recipe {path} extends itself.")
     table = _parse(path)
-    _anchor(table.get("download"), path.parent)
-    for section in (table.get("vocab"), table.get("train")):
-        if isinstance(section, dict) and "init_from" in section:
-            section["init_from"] = _anchored(section["init_from"], path.parent)
+    anchor(table, path.parent)
     parent = table.pop("extends", None)
     if parent is None:
         return [(path, table)]

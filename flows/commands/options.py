@@ -49,10 +49,15 @@ def root_of(arguments: argparse.Namespace) -> Path:
     return root_folder(arguments.root, os.environ)
 
 
-def recipe_options(parser: argparse.ArgumentParser) -> None:
+def recipe_options(parser: argparse.ArgumentParser, *, may_lack: bool = False) -> None:
     """A recipe, what it is changed to, its root, and which of its stages are meant."""
     json_option(parser)
-    parser.add_argument("recipe", metavar="RECIPE", help="a shipped recipe's name, or a TOML file")
+    parser.add_argument(
+        "recipe",
+        metavar="RECIPE",
+        nargs="?" if may_lack else None,
+        help="a shipped recipe's name, or a TOML file",
+    )
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help="override a field, e.g. train.max_steps=500")  # fmt: skip
     parser.add_argument("--root", metavar="FOLDER", help="where artifacts live; default TRADUKO_ROOT, the recipe's, or ./artifacts")  # fmt: skip
     parser.add_argument("--mirror", action="append", default=[], metavar="PREFIX=URI", help="serve addresses that begin with PREFIX from a folder or another address")  # fmt: skip

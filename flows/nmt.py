@@ -20,6 +20,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import get_state_exception
 
 from flows import temporary_server
+from flows.cancellation import Cancellation
 from flows.cluster import Cluster, make_ready
 from flows.environment import turn_off_reporting
 from flows.page import write_page
@@ -107,8 +108,9 @@ def run_here(parameters: Json, terminal: Terminal) -> Json:
     token = _terminal.set(terminal)
     before = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with temporary_settings({PREFECT_API_URL: api}):
-            return cast("Json", nmt(**parameters))
+        with temporary_settings({PREFECT_API_URL: api}), Cancellation() as cancellation:
+            heeding = nmt.with_options(on_running=[cancellation.heed])
+            return cast("Json", heeding(**parameters))
     except SystemError as error:  # Ray's wrapping of what a signal raised
         if isinstance(error.__cause__, TerminationSignal | KeyboardInterrupt):
             raise KeyboardInterrupt from None

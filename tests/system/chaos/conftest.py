@@ -1,8 +1,10 @@
 """What the tests of this folder share: data, an undisturbed run, processes, a Ray cluster."""
 
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,10 @@ def cluster():
     cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()
+    del cluster
+    with warnings.catch_warnings():  # Ray leaves sockets open that looked for free ports
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 @pytest.fixture

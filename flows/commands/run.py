@@ -1,6 +1,8 @@
 """`traduko run`: build what a recipe describes."""
 
 import argparse
+import contextlib
+import sys
 
 from flows.commands.options import Commands, command, flow_parameters, open_run, recipe_options
 from flows.commands.output import put, put_json
@@ -39,7 +41,8 @@ def _run(arguments: argparse.Namespace) -> None:
             check_writable(run.root.folder)
             from flows.nmt import run_here
 
-            found = run_here(flow_parameters(arguments), display)
+            with contextlib.redirect_stdout(sys.stderr):  # Ray tells there of nodes that are gone
+                found = run_here(flow_parameters(arguments), display)
     if arguments.json:
         put_json(found)
     else:

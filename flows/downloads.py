@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterable
 
 from flows.progress import Display
-from pipeline.address import file_name, public
-from pipeline.fetched import Files
+from pipeline.fetching.address import file_name, public
+from pipeline.fetching.fetched import Files
 from pipeline.sources import FileSource
 
 AT_ONCE = 4

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import pyarrow.compute as pc
 
+from pipeline.cleaning.sizes import num_words
 from pipeline.errors import ConfigError, CorpusError
-from pipeline.formats import read_source
-from pipeline.lines import checked, read_lines
+from pipeline.reading.formats import read_source
+from pipeline.reading.lines import checked, read_lines
 from pipeline.recipe import validate
-from pipeline.sizes import num_words
 from pipeline.sources import FORMATS, Source, ending
 from pipeline.text import normalise_column
 

@@ -9,8 +9,8 @@ from flows.run import Run
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
-    from pipeline.bundle import Precision
-    from pipeline.translator import Translator
+    from pipeline.translating.bundle import Precision
+    from pipeline.translating.translator import Translator
 
 SCHEME = "models:/"
 _NAMED = re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[^/@]+)|/(?P<version>\d+))")
@@ -36,7 +36,7 @@ def load_translator(
     Raises:
         InputError: If there is no such model.
     """
-    from pipeline.translator import Translator
+    from pipeline.translating.translator import Translator
 
     folder = find_folder(str(where), root)
     return Translator.load(folder, device=device, precision=precision, threads=threads)

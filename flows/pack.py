@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.lock import LOCK_FILE
+from pipeline.fetching.lock import LOCK_FILE
 from pipeline.recipe import SHIPPED, anchor, find_recipe, merged
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -13,9 +13,9 @@ from pathlib import Path
 from flows import page_plots
 from flows.run import Result, summary
 from pipeline.artifact import Artifact, Json
+from pipeline.cleaning.statistics import STATISTICS_FILE
 from pipeline.errors import printable
 from pipeline.events import EVENTS_FILE, read_events
-from pipeline.statistics import STATISTICS_FILE
 
 NUM_SAMPLES = 10
 STYLE = """

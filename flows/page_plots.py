@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipeline.artifact import Json
-from pipeline.statistics import read_histogram
+from pipeline.cleaning.statistics import read_histogram
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

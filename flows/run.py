@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 from flows.downloads import fetch_all
 from flows.progress import Display
-from pipeline.address import recorded
 from pipeline.artifact import MANIFEST, Artifact, Identity, Json, Root, check_writable, write_json
 from pipeline.compute import Compute
 from pipeline.config import RunConfig
@@ -28,10 +27,11 @@ from pipeline.dag import (
     record,
 )
 from pipeline.errors import InputError
-from pipeline.fetched import Files
+from pipeline.fetching.address import recorded
+from pipeline.fetching.fetched import Files
+from pipeline.fetching.lock import LOCK_FILE, Lock, Pin
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
-from pipeline.lock import LOCK_FILE, Lock, Pin
 from pipeline.recipe import SHIPPED, find_recipe, read_recipe
 from pipeline.sources import FileSource
 from pipeline.turns import unheard

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import CorpusError
-from pipeline.lines import MAX_LINE_BYTES, checked
-from pipeline.packed import open_unpacked
+from pipeline.fetching.packed import open_unpacked
+from pipeline.reading.lines import MAX_LINE_BYTES, checked
 
 DEFAULT_FIELD = "src"
 _PARQUET_ROWS = 4_096

@@ -11,7 +11,7 @@ from uuid import uuid4
 from flows.progress import Terminal
 from pipeline.artifact import Json
 from pipeline.errors import InputError
-from pipeline.translator import Translated, Translation
+from pipeline.translating.translator import Translated, Translation
 
 MAX_LINES_NAMED = 5
 

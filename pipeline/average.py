@@ -9,10 +9,10 @@ from model.checkpoint import CheckpointError, verify
 from model.checkpoint import average as average_weights
 from model.fit import History
 from pipeline.artifact import Artifact, Json, write_json
-from pipeline.bundle import write_bundle
 from pipeline.config import AverageConfig, RunConfig
 from pipeline.errors import TradukoError
 from pipeline.job import Job
+from pipeline.translating.bundle import write_bundle
 
 MADE_FROM = ("name", "src", "tgt", "seed", "download", "clean", "dedup", "vocab", "tokenize")
 TRAINED_WITH = ("model", "train", "average")

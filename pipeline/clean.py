@@ -8,14 +8,14 @@ import contextlib
 from collections import Counter
 
 from pipeline.artifact import Artifact, Json
+from pipeline.cleaning.judging import Judge, judged
+from pipeline.cleaning.language_id import is_known
+from pipeline.cleaning.rules_parameters import RuleParameters
+from pipeline.cleaning.statistics import STATISTICS_FILE, Histograms
 from pipeline.config import CleanConfig
-from pipeline.faults import Faults
-from pipeline.formats import read_corpus, stored_layout
 from pipeline.job import Job
-from pipeline.judging import Judge, judged
-from pipeline.language_id import is_known
-from pipeline.rules_parameters import RuleParameters
-from pipeline.statistics import STATISTICS_FILE, Histograms
+from pipeline.reading.faults import Faults
+from pipeline.reading.formats import read_corpus, stored_layout
 from pipeline.tables import PAIRS, REJECTED, ParquetShards
 
 

@@ -427,7 +427,7 @@ def _fault_of_symbol(symbol: str) -> str | None:
 
 
 def _check_pattern(pattern: str, replacement: str = "") -> None:
-    from pipeline.patterns import fault_of  # noqa: PLC0415 - few recipes need what it loads
+    from pipeline.cleaning.patterns import fault_of  # noqa: PLC0415 - few recipes need what it loads
 
     fault = fault_of(pattern, replacement)
     if fault:
@@ -435,6 +435,6 @@ def _check_pattern(pattern: str, replacement: str = "") -> None:
 
 
 def _needs_text(pattern: str) -> bool:
-    from pipeline.patterns import needs_text  # noqa: PLC0415 - likewise
+    from pipeline.cleaning.patterns import needs_text  # noqa: PLC0415 - likewise
 
     return needs_text(pattern)

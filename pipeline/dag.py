@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from pipeline.address import recorded
 from pipeline.artifact import Artifact, Damaged, Identity, Input, Json, Root, digest_json
 from pipeline.config import RunConfig
 from pipeline.errors import CorpusError
+from pipeline.fetching.address import recorded
+from pipeline.fetching.lock import LOCK_FILE, Pin
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
-from pipeline.lock import LOCK_FILE, Pin
 from pipeline.section import keyed
 from pipeline.sources import FileSource, Source
 
@@ -158,8 +158,8 @@ def _evaluate(node: Node, run: RunConfig, inputs: Inputs, job: Job) -> Json:
 
 
 def _check_evaluate(run: RunConfig) -> None:
-    from pipeline.comet import check_comet
-    from pipeline.metrics import check_tokenizer, tokenizer_for
+    from pipeline.scoring.comet import check_comet
+    from pipeline.scoring.metrics import check_tokenizer, tokenizer_for
 
     check_tokenizer(tokenizer_for(run.tgt, run.evaluate.bleu_tokenizer))
     if run.evaluate.comet:
@@ -190,7 +190,7 @@ def _unicode() -> dict[str, str]:
 
 
 def _clean_tools() -> dict[str, str]:
-    from pipeline.language_id import model_version
+    from pipeline.cleaning.language_id import model_version
 
     return {**_unicode(), "model of languages": model_version()}
 

@@ -20,14 +20,21 @@ from functools import partial
 from pipeline.artifact import Artifact, Json
 from pipeline.compute import OnDone
 from pipeline.config import DedupConfig, HoldoutConfig
-from pipeline.dedup_filter import HELD_OUT, KEPT, Counted, Filtering, FilterTask, filter_span
-from pipeline.dedup_keys import EXACT, NEAR, SRC, Scratch, Wanted, write_span_keys
+from pipeline.deduping.dedup_filter import (
+    HELD_OUT,
+    KEPT,
+    Counted,
+    Filtering,
+    FilterTask,
+    filter_span,
+)
+from pipeline.deduping.dedup_keys import EXACT, NEAR, SRC, Scratch, Wanted, write_span_keys
+from pipeline.deduping.firsts import PARTITION_ROWS, Partition, find_firsts, find_later, key_ranges
+from pipeline.deduping.holdout import TakenFrom, choose, read_taken, write_set
+from pipeline.deduping.overlap import KINDS, Overlap, overlap_of
+from pipeline.deduping.spans import SPAN_ROWS, Span, spans_of
 from pipeline.errors import CorpusError
-from pipeline.firsts import PARTITION_ROWS, Partition, find_firsts, find_later, key_ranges
-from pipeline.holdout import TakenFrom, choose, read_taken, write_set
 from pipeline.job import Job
-from pipeline.overlap import KINDS, Overlap, overlap_of
-from pipeline.spans import SPAN_ROWS, Span, spans_of
 
 FindRows = Callable[..., int]
 """`find_later` or `find_firsts`."""

@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from pipeline.address import file_name
-from pipeline.archives import extract_all, first_members, is_archive
 from pipeline.artifact import Json
 from pipeline.builtin.quickstart import pairs
-from pipeline.drift import Drift, told
 from pipeline.errors import CorpusError
-from pipeline.faults import Fault, Faults
-from pipeline.fetch import Fetched
-from pipeline.formats import SIDES, read_corpus, write_layout
+from pipeline.fetching.address import file_name
+from pipeline.fetching.archives import extract_all, first_members, is_archive
+from pipeline.fetching.fetch import Fetched
+from pipeline.fetching.partial import Progress
 from pipeline.job import Job
-from pipeline.partial import Progress
+from pipeline.reading.drift import Drift, told
+from pipeline.reading.faults import Fault, Faults
+from pipeline.reading.formats import SIDES, read_corpus, write_layout
 from pipeline.sources import BuiltinSource, FileSource, Source
 
 REJECTED_FILE = "rejected.jsonl"

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from pipeline.artifact import Artifact, Json
 from pipeline.errors import InputError
-from pipeline.row_hash import row_hashes
+from pipeline.pieces.row_hash import row_hashes
 from pipeline.tables import read_batches
 
 

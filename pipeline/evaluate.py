@@ -19,15 +19,22 @@ import pyarrow as pa
 
 from model.config import SearchConfig
 from pipeline.artifact import Artifact, Json, digest_json, write_json
-from pipeline.bundle import read_bundle_config
-from pipeline.characters import count_kinds
-from pipeline.comet import comet
+from pipeline.cleaning.characters import count_kinds
 from pipeline.config import EvaluateConfig
-from pipeline.formats import read_corpus
 from pipeline.job import Job
-from pipeline.metrics import Kind, entry, measures, newstest2014_remark, scores, tokenizer_for
-from pipeline.plots import plot_curve
-from pipeline.portions import ScoredSet, Translated, Translation, translate_sets
+from pipeline.reading.formats import read_corpus
+from pipeline.scoring.comet import comet
+from pipeline.scoring.metrics import (
+    Kind,
+    entry,
+    measures,
+    newstest2014_remark,
+    scores,
+    tokenizer_for,
+)
+from pipeline.scoring.plots import plot_curve
+from pipeline.translating.bundle import read_bundle_config
+from pipeline.translating.portions import ScoredSet, Translated, Translation, translate_sets
 
 LENGTHS = (10, 20, 30, 40, 60)
 """The most words of a source in each bucket but the last."""

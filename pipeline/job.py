@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pipeline.compute import Compute
 from pipeline.config import ComputeConfig
-from pipeline.fetched import Files
+from pipeline.fetching.fetched import Files
 
 
 class Progress(Protocol):

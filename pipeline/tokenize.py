@@ -23,11 +23,11 @@ import pyarrow.parquet as pq
 from pipeline.artifact import Artifact, Json
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
-from pipeline.formats import read_corpus
 from pipeline.job import Job
-from pipeline.row_hash import row_hashes
+from pipeline.pieces.row_hash import row_hashes
+from pipeline.pieces.tokenizer import Side, Tokenizer
+from pipeline.reading.formats import read_corpus
 from pipeline.text import normalise_column
-from pipeline.tokenizer import Side, Tokenizer
 
 SIDES: tuple[Side, Side] = ("src", "tgt")
 GATHERED_ROWS = 1 << 19

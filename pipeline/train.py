@@ -25,13 +25,13 @@ from model.transformer import Transformer
 from model.workers import Workers
 from pipeline.artifact import Artifact, Json
 from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
-from pipeline.bundle import load_bundle_weights, read_bundle_config
 from pipeline.capacity import share_of
 from pipeline.compute import IsLeaving, WorkerGroup
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
 from pipeline.job import Job, Progress
 from pipeline.prefetch import prefetch
+from pipeline.translating.bundle import load_bundle_weights, read_bundle_config
 
 POLL_S = 0.5
 STEPS_AHEAD = 2

@@ -19,11 +19,17 @@ import sentencepiece
 from model.config import BOS, EOS, PAD, UNK
 from pipeline.artifact import Artifact, Json
 from pipeline.config import PIECE_LIKE_A_MARK, VocabConfig
-from pipeline.coverage import Coverage, unused_pieces
 from pipeline.errors import ConfigError
 from pipeline.job import Job
-from pipeline.sample import Sample
-from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE, SIDE_FILES, Tokenizer, tokenizer_files
+from pipeline.pieces.coverage import Coverage, unused_pieces
+from pipeline.pieces.sample import Sample
+from pipeline.pieces.tokenizer import (
+    MODEL_FILE,
+    SETTINGS_FILE,
+    SIDE_FILES,
+    Tokenizer,
+    tokenizer_files,
+)
 
 NUM_THREADS = 4
 """Pinned: SentencePiece's result depends on it (unigram), whatever the machine has."""

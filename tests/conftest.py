@@ -11,9 +11,9 @@ from hypothesis import settings
 
 from pipeline.compute import Compute, InProcess
 from pipeline.config import ComputeConfig
-from pipeline.fetched import Files
+from pipeline.fetching.fetched import Files
+from pipeline.fetching.lock import LOCK_FILE, Lock
 from pipeline.job import Job
-from pipeline.lock import LOCK_FILE, Lock
 
 if TYPE_CHECKING:
     from model.config import ModelConfig
@@ -91,7 +91,7 @@ def fill_bundle(folder: Path, shape: "ModelConfig", seed: int = 5) -> Path:
     import torch
 
     from model.transformer import Transformer
-    from pipeline.bundle import write_bundle
+    from pipeline.translating.bundle import write_bundle
 
     vocab = folder / "vocab"
     vocab.mkdir()

@@ -14,7 +14,7 @@ from pipeline.errors import InputError
 from pipeline.recipe import shipped_recipes
 
 if TYPE_CHECKING:
-    from pipeline.compare import System
+    from pipeline.scoring.compare import System
 
 
 def add(commands: Commands) -> None:
@@ -38,7 +38,7 @@ def add(commands: Commands) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> None:
-    from pipeline.compare import compare
+    from pipeline.scoring.compare import compare
 
     names = arguments.systems
     if len(names) < 2 or len(set(names)) < len(names):
@@ -53,8 +53,8 @@ def _compare(arguments: argparse.Namespace) -> None:
 
 def _open(name: str, arguments: argparse.Namespace) -> "System":
     """A system, told by what its name is: a folder, a recipe or a file."""
-    from pipeline.compare import read_evaluated, read_files
-    from pipeline.metrics import Kind, tokenizer_for
+    from pipeline.scoring.compare import read_evaluated, read_files
+    from pipeline.scoring.metrics import Kind, tokenizer_for
 
     path = Path(name)
     if path.is_dir():

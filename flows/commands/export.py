@@ -30,8 +30,8 @@ def add(commands: Commands) -> None:
 
 def _export(arguments: argparse.Namespace) -> None:
     from flows.models import find_folder, recipe_folder
-    from pipeline.export import export_ctranslate2
-    from pipeline.translator import model_folder
+    from pipeline.translating.export import export_ctranslate2
+    from pipeline.translating.translator import model_folder
 
     if arguments.model:
         folder = find_folder(arguments.model, Path(arguments.root) if arguments.root else None)

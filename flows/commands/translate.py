@@ -12,7 +12,7 @@ from flows.progress import Terminal
 
 if TYPE_CHECKING:
     from model.config import SearchConfig
-    from pipeline.translator import Options, Translator
+    from pipeline.translating.translator import Options, Translator
 
 
 def add(commands: Commands) -> None:
@@ -46,7 +46,7 @@ def _translate(arguments: argparse.Namespace) -> None:
 
 def _options(arguments: argparse.Namespace) -> "Options":
     from pipeline.errors import ConfigError
-    from pipeline.translator import Options
+    from pipeline.translating.translator import Options
 
     if arguments.threads is not None and arguments.threads < 1:
         raise ConfigError(f"`threads` must be at least 1, but is {arguments.threads}.")
@@ -81,7 +81,7 @@ def _search(arguments: argparse.Namespace) -> "SearchConfig":
 
 def _open(arguments: argparse.Namespace) -> "Translator":
     from flows.models import find_folder, recipe_folder
-    from pipeline.translator import Translator
+    from pipeline.translating.translator import Translator
 
     if arguments.model:
         folder = find_folder(arguments.model, Path(arguments.root) if arguments.root else None)

@@ -32,12 +32,12 @@ from measure import estimate, table_head, table_row, where
 
 from pipeline.artifact import Identity, Root
 from pipeline.clean import clean
+from pipeline.cleaning.rules import apply
+from pipeline.cleaning.rules_parameters import RuleParameters
 from pipeline.compute import InProcess
 from pipeline.config import CleanConfig, ComputeConfig, Rule
-from pipeline.formats import read_corpus
 from pipeline.job import Job
-from pipeline.rules import apply
-from pipeline.rules_parameters import RuleParameters
+from pipeline.reading.formats import read_corpus
 from pipeline.text import normalise_column
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -34,9 +34,9 @@ from measure import estimate, peak_memory_mib, table, where
 from model.config import BOS, EOS, PAD, SearchConfig
 from model.search import beam_search
 from model.transformer import pad_sequences
-from pipeline.bundle import load_bundle
-from pipeline.decoding import Batch, TorchEngine
-from pipeline.export import token_names, write_weights
+from pipeline.translating.bundle import load_bundle
+from pipeline.translating.decoding import Batch, TorchEngine
+from pipeline.translating.export import token_names, write_weights
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data/multi30k"
 TEST_SET = "test_2016_flickr"

@@ -15,9 +15,9 @@ from decoding import DATA, TEST_SET, read_lines
 from measure import table, where
 from sacrebleu import corpus_bleu
 
-from pipeline.bundle import load_bundle
-from pipeline.export import export_ctranslate2
-from pipeline.translator import Translator
+from pipeline.translating.bundle import load_bundle
+from pipeline.translating.export import export_ctranslate2
+from pipeline.translating.translator import Translator
 
 THREADS = 2
 

@@ -28,9 +28,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archives import extract_all
 from pipeline.errors import CorpusError
-from pipeline.formats import read_files
+from pipeline.fetching.archives import extract_all
+from pipeline.reading.formats import read_files
 from pipeline.sources import Layout
 
 PAIRS = [(f"The clock strikes {n}.", f"Die Uhr schlägt {n}.") for n in range(40)]

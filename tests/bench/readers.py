@@ -22,8 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.drift import Drift
-from pipeline.formats import read_files
+from pipeline.reading.drift import Drift
+from pipeline.reading.formats import read_files
 from pipeline.sources import Layout
 
 ROWS_PER_CHUNK = 10_000

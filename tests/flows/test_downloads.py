@@ -8,7 +8,7 @@ import pytest
 
 from flows.downloads import AT_ONCE, fetch_all
 from pipeline.errors import CorpusError
-from pipeline.fetch import Fetched
+from pipeline.fetching.fetch import Fetched
 from pipeline.sources import FileSource
 
 

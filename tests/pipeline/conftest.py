@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 from pipeline.artifact import Identity, Root
+from pipeline.cleaning.rules_parameters import RuleParameters
 from pipeline.compute import InProcess
 from pipeline.config import ComputeConfig, DedupConfig, VocabConfig
 from pipeline.dag import STAGE_NAMES, nodes
 from pipeline.dedup import dedup
-from pipeline.fetched import Files
+from pipeline.fetching.fetched import Files
+from pipeline.fetching.lock import LOCK_FILE, Lock
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
-from pipeline.lock import LOCK_FILE, Lock
-from pipeline.rules_parameters import RuleParameters
 from pipeline.tables import PAIRS, ParquetShards, read_batches
 from pipeline.vocab import vocab
 

@@ -15,9 +15,9 @@ from model.config import ModelConfig
 from model.transformer import Transformer
 from pipeline.artifact import Identity, Root
 from pipeline.average import average
-from pipeline.bundle import load_bundle
 from pipeline.config import RunConfig
 from pipeline.errors import TradukoError
+from pipeline.translating.bundle import load_bundle
 
 MODEL = ModelConfig(dim=8, ff_dim=16, num_heads=2, num_encoder_layers=1, num_decoder_layers=1,
                     max_positions=300)  # fmt: skip

@@ -11,7 +11,7 @@ from pipeline.artifact import Root
 from pipeline.compute import InProcess
 from pipeline.dag import Selection
 from pipeline.errors import ConfigError, CorpusError, InputError
-from pipeline.lock import LOCK_FILE, Lock
+from pipeline.fetching.lock import LOCK_FILE, Lock
 from pipeline.recipe import parse_overrides, read_recipe
 
 

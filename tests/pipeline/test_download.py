@@ -16,9 +16,9 @@ from pipeline.config import RunConfig
 from pipeline.dag import nodes
 from pipeline.download import REJECTED_FILE, download
 from pipeline.errors import CorpusError
-from pipeline.fetched import Files
+from pipeline.fetching.fetched import Files
 from pipeline.file_digests import FileDigests
-from pipeline.formats import read_corpus
+from pipeline.reading.formats import read_corpus
 from pipeline.sources import FileSource, Source
 from tests.servers import Bodies, serving
 

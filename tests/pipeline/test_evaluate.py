@@ -9,19 +9,19 @@ import sentencepiece
 import torch
 from safetensors.torch import load_file
 
-import pipeline.portions
+import pipeline.translating.portions
 from flows.cluster import Cluster
 from model import checkpoint
 from model.config import ModelConfig, SearchConfig
 from model.transformer import Transformer
 from pipeline.artifact import Identity, Root, digest_json
-from pipeline.bundle import write_bundle
 from pipeline.config import EvaluateConfig
 from pipeline.errors import CorpusError
 from pipeline.evaluate import evaluate
-from pipeline.metrics import Kind, count_all, scores
 from pipeline.ray_compute import RayCompute
+from pipeline.scoring.metrics import Kind, count_all, scores
 from pipeline.text import normalise
+from pipeline.translating.bundle import write_bundle
 
 MODEL = ModelConfig(dim=16, ff_dim=32, num_heads=2, num_encoder_layers=1, num_decoder_layers=1,
                     max_positions=300)  # fmt: skip
@@ -129,7 +129,7 @@ class Echo:
 @pytest.fixture
 def echo(monkeypatch):
     bundle = Echo([])
-    monkeypatch.setattr(pipeline.portions, "load_bundle", lambda folder, device: bundle)
+    monkeypatch.setattr(pipeline.translating.portions, "load_bundle", lambda folder, device: bundle)
     return bundle
 
 
@@ -264,7 +264,7 @@ def ray_compute():
 def test_translations_are_the_same_on_any_number_of_workers(
     average, test_set, make_job, ray_compute, monkeypatch
 ):
-    monkeypatch.setattr(pipeline.portions, "ROWS_PER_PORTION", 3)
+    monkeypatch.setattr(pipeline.translating.portions, "ROWS_PER_PORTION", 3)
     config = EvaluateConfig(beam_size=2, max_extra_tokens=5, tokens_per_batch=60)
     sets = {"odd": test_set(SOURCES, REFERENCES), "two": test_set(REFERENCES, SOURCES)}
     here, there = make_job("here"), make_job("there", ray_compute)

@@ -5,7 +5,7 @@ import pytest
 from model.config import BOS, EOS, PAD, UNK
 from pipeline.config import RunConfig
 from pipeline.errors import ConfigError
-from pipeline.tokenizer import Tokenizer
+from pipeline.pieces.tokenizer import Tokenizer
 
 # All that `clean` accepts as two files of lines, but for those that another stage is there for.
 CASES = [

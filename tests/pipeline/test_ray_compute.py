@@ -5,11 +5,11 @@ import pytest
 
 from flows.cluster import Cluster
 from pipeline.builtin.quickstart import pairs
+from pipeline.cleaning.judging import Judge, judged
+from pipeline.cleaning.rules_parameters import RuleParameters
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
-from pipeline.judging import Judge, judged
 from pipeline.ray_compute import RayCompute
-from pipeline.rules_parameters import RuleParameters
 from pipeline.tokenize import Encoded, tokenize
 
 pytestmark = [

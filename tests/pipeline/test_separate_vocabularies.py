@@ -7,9 +7,9 @@ import torch
 from safetensors.torch import load_file
 
 from model.config import SearchConfig
-from pipeline.bundle import load_bundle
 from pipeline.config import RunConfig
 from pipeline.errors import ConfigError
+from pipeline.translating.bundle import load_bundle
 
 PAIRS = [
     ("the red door", "die rote Tür"),

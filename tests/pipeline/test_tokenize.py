@@ -14,8 +14,8 @@ from pipeline.batching import TokenShards
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
-from pipeline.subwords import id_type
-from pipeline.tokenizer import Tokenizer
+from pipeline.pieces.subwords import id_type
+from pipeline.pieces.tokenizer import Tokenizer
 from pipeline.train import load_tokens
 
 PAIRS = tuple(pairs("train", 300))

@@ -15,7 +15,7 @@ from pipeline.artifact import digest_file
 from pipeline.builtin.quickstart import pairs
 from pipeline.config import VocabConfig
 from pipeline.errors import ConfigError
-from pipeline.tokenizer import MODEL_FILE, SETTINGS_FILE, Tokenizer
+from pipeline.pieces.tokenizer import MODEL_FILE, SETTINGS_FILE, Tokenizer
 from pipeline.vocab import vocab
 
 # Learns in a process with one CPU and one thread of OpenMP.

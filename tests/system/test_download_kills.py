@@ -22,7 +22,7 @@ KILLS = 10
 PROGRAM = """
 import sys
 from pathlib import Path
-from pipeline.fetch import fetch
+from pipeline.fetching.fetch import fetch
 print(fetch(sys.argv[1], Path(sys.argv[2])).sha256)
 """
 

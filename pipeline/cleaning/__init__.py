@@ -1,0 +1,1 @@
+"""Rules on pairs, and what they look at."""

@@ -1,0 +1,1 @@
+"""Files from addresses and archives: whole, verified, or not at all."""

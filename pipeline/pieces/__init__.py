@@ -1,0 +1,1 @@
+"""Subword pieces: tokenizers, samples to learn them from, how well they cover a text."""

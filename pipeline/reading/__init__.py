@@ -1,0 +1,1 @@
+"""Readers of parallel text: formats, line ends, faults, shifted content."""

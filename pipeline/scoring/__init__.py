@@ -1,0 +1,1 @@
+"""What translations are measured by, and whether systems differ."""

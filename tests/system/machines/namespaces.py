@@ -19,12 +19,13 @@ import pytest
 PROJECT = Path(__file__).resolve().parents[3]
 RAY = str(Path(sys.executable).parent / "ray")
 NUM_MACHINES = 3
+NUM_TRIES = 3
 PORT = 6379
 NODE = ["--block", "--disable-usage-stats", f"--object-store-memory={100 << 20}"]
 QUICK_TO_NOTICE = {
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
-    "RAY_health_check_failure_threshold": "4",
+    "RAY_health_check_failure_threshold": "6",
 }
 
 
@@ -84,15 +85,8 @@ class Machines:
         """Start Ray on each, and wait until the head knows all."""
         self.hidden.mkdir()
         self._start_node(0, ["--head", f"--port={PORT}", "--num-cpus=0", "--include-dashboard=false", f"--temp-dir={self.folder / 'r'}"])  # fmt: skip
-        self._wait_for_node(0)
-        for machine in (1, 2):
+        for machine in (1, 2):  # one after the other: Ray gives a start 30 s, on a busy machine too
             self._start_node(machine, [f"--address={self.head}", "--num-cpus=1"])
-        for machine in (1, 2):
-            self._wait_for_node(machine)
-
-    def _wait_for_node(self, machine: int) -> None:
-        log = self._log(machine)
-        wait_until(lambda: "runtime started" in log.read_text(), log)
 
     def _start_node(self, machine: int, arguments: list[str]) -> None:
         address = f"--node-ip-address={self.address_of(machine)}"
@@ -100,9 +94,19 @@ class Machines:
         if machine == NUM_MACHINES - 1:  # `ip netns exec` gives each command mounts of its own
             hide = f'mount -t tmpfs none {self.hidden} && exec "$@"'
             command = ["sh", "-c", hide, "sh", *command]
-        with self._log(machine).open("w") as log:
-            started = self.start(machine, command, stdout=log, stderr=log, start_new_session=True)
-        self._started.append(started)  # type: ignore[arg-type]
+        log = self._log(machine)
+        for _ in range(NUM_TRIES):
+            with log.open("w") as output:
+                started = self.start(machine, command, stdout=output, stderr=output)
+            self._started.append(started)  # type: ignore[arg-type]
+            wait_until(lambda: self._is_up(log) or started.poll() is not None, log)  # noqa: B023 - it is called here
+            if self._is_up(log):
+                return
+        raise AssertionError(log.read_text())
+
+    @staticmethod
+    def _is_up(log: Path) -> bool:
+        return "runtime started" in log.read_text()
 
     def remove(self) -> None:
         """End what runs on them, and take them away."""
@@ -114,6 +118,10 @@ class Machines:
             started.wait(20)
         for machine in range(NUM_MACHINES):
             ip("netns", "del", self._name(machine))
+            with contextlib.suppress(
+                subprocess.CalledProcessError
+            ):  # else it goes with the other end
+                ip("link", "del", self._cable(machine))
         ip("link", "del", self._bridge)
 
     def _name(self, machine: int) -> str:

@@ -4,11 +4,11 @@ import threading
 from collections import Counter
 
 import pytest
-from tests.pipeline.fetching.misbehaving import BODY, QUICK, Misbehaving
 
 from pipeline.artifact import digest_file
 from pipeline.fetching.checks import Checks
 from pipeline.fetching.fetch import fetch
+from tests.pipeline.fetching.misbehaving import BODY, QUICK, Misbehaving
 from tests.servers import serving
 
 

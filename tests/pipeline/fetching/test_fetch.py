@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-from tests.pipeline.fetching.misbehaving import BODY, CUT, HTML, SHA256
 
 from pipeline.errors import CorpusError, InputError, TradukoError
 from pipeline.fetching.checks import Pinned
 from pipeline.fetching.fetch import fetch
 from pipeline.fetching.request import Patience
+from tests.pipeline.fetching.misbehaving import BODY, CUT, HTML, SHA256
 
 
 def test_a_path_is_copied_and_its_hash_is_the_bytes(get, corpus):

@@ -5,10 +5,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from tests.pipeline.fetching.misbehaving import BODY, CUT, DATED, ETAG, SHA256
 
 from pipeline.errors import ConfigError, CorpusError, TradukoError
 from pipeline.fetching.request import Patience
+from tests.pipeline.fetching.misbehaving import BODY, CUT, DATED, ETAG, SHA256
 
 REST = (f"bytes={CUT}-", '"v1"')
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from flows.mlflow_store import DataSet, Point, Status
 from pipeline.artifact import MANIFEST, Artifact, Json, Manifest
-from pipeline.dag import flatten
 from pipeline.errors import TradukoError
 from pipeline.events import read_events
 from pipeline.inventory import files_of
+from pipeline.stages import flatten
 
 SAMPLE_ROWS = 20
 WHOLE_FILES = (

@@ -30,10 +30,10 @@ from flows.run import Result, Step, Workplace, document, make_run
 from flows.stage_progress import StageProgress
 from flows.tracking import Tracker
 from pipeline.artifact import Json
-from pipeline.dag import Node
 from pipeline.errors import InputError, TradukoError
 from pipeline.job import Progress
 from pipeline.ray_compute import RayCompute
+from pipeline.stages import Node
 
 StageName = Literal[
     "download", "clean", "dedup", "vocab", "tokenize", "train", "average", "evaluate"

@@ -17,7 +17,6 @@ from pipeline.compute import Compute
 from pipeline.config import RunConfig
 from pipeline.dag import (
     PINNED_OTHERWISE,
-    Node,
     Planned,
     Selection,
     nodes,
@@ -34,6 +33,7 @@ from pipeline.file_digests import FileDigests
 from pipeline.job import Job
 from pipeline.recipe import SHIPPED, find_recipe, read_recipe
 from pipeline.sources import FileSource
+from pipeline.stages import Node
 from pipeline.turns import unheard
 
 

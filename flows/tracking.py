@@ -50,9 +50,9 @@ from flows.mlflow_store import (
 )
 from pipeline.artifact import Identity
 from pipeline.config import RunConfig
-from pipeline.dag import Node
 from pipeline.errors import TradukoError
 from pipeline.events import EVENTS_FILE
+from pipeline.stages import Node
 
 if TYPE_CHECKING:
     from flows.run import Result

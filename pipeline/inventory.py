@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipeline.artifact import MANIFEST, Artifact, Damaged, Json, Manifest
-from pipeline.dag import STAGE_NAMES, read_record
+from pipeline.dag import read_record
 from pipeline.errors import InputError, TradukoError
+from pipeline.stages import STAGE_NAMES
 
 SHORT = 16
 """Hex digits of a fingerprint that name an artifact's folder."""

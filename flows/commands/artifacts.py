@@ -9,7 +9,6 @@ from flows.commands.options import Commands, command, json_option
 from flows.commands.output import put, put_json
 from flows.run import root_folder
 from pipeline.artifact import Json
-from pipeline.dag import flatten
 from pipeline.errors import InputError, TradukoError, printable
 from pipeline.inventory import (
     Entry,
@@ -19,6 +18,7 @@ from pipeline.inventory import (
     remove,
     take_stock,
 )
+from pipeline.stages import flatten
 
 NAME = "STAGE or STAGE:SOURCE of the recipe that ran last, RECIPE/STAGE, or STAGE/FINGERPRINT"
 

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from flows.run import Run, make_run, root_folder
 from pipeline.artifact import Json
-from pipeline.dag import STAGE_NAMES
 from pipeline.errors import ConfigError
 from pipeline.recipe import parse_overrides
+from pipeline.stages import STAGE_NAMES
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 """Where a command is added."""

@@ -5,8 +5,8 @@ import json
 
 from flows.commands.options import Commands, command, json_option
 from flows.commands.output import put, put_json
-from pipeline.dag import flatten
 from pipeline.recipe import origins, read_recipe, shipped_recipes
+from pipeline.stages import flatten
 
 
 def add(commands: Commands) -> None:

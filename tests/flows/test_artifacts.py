@@ -12,10 +12,11 @@ from flows.cli import main
 from flows.progress import Terminal
 from flows.run import Workplace, make_run
 from pipeline.compute import InProcess
-from pipeline.dag import STAGE_NAMES, Selection
+from pipeline.dag import Selection
 from pipeline.drawn import draw_rows
 from pipeline.errors import InputError, TradukoError
 from pipeline.inventory import damage, lineage, remove, take_stock
+from pipeline.stages import STAGE_NAMES
 
 STAGES = frozenset({"download", "clean", "dedup"})
 

@@ -6,8 +6,8 @@ import pytest
 from prefect.states import Failed
 
 from flows.nmt import StageName, _can_help, nmt
-from pipeline.dag import STAGE_NAMES
 from pipeline.errors import ConfigError, CorpusError, InputError, TradukoError
+from pipeline.stages import STAGE_NAMES
 
 
 @pytest.mark.parametrize(

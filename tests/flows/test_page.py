@@ -10,8 +10,8 @@ import pytest
 from flows.page import write_page
 from flows.run import Result
 from pipeline.artifact import Artifact, File, Manifest
-from pipeline.dag import AVERAGE, CLEAN, DEDUP, EVALUATE, TRAIN, VOCAB, Node
 from pipeline.sources import Source
+from pipeline.stages import AVERAGE, CLEAN, DEDUP, EVALUATE, TRAIN, VOCAB, Node
 
 HOSTILE = "<script>alert(1)</script> \x1b[31m & \u202egnol"
 SCORE = {"score": 38.381, "low": 36.7, "high": 40.0, "label": "BLEU", "signature": "nrefs:1"}

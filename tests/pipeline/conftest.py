@@ -11,12 +11,13 @@ from pipeline.artifact import Identity, Root
 from pipeline.cleaning.rules_parameters import RuleParameters
 from pipeline.compute import InProcess
 from pipeline.config import ComputeConfig, DedupConfig, VocabConfig
-from pipeline.dag import STAGE_NAMES, nodes
+from pipeline.dag import nodes
 from pipeline.dedup import dedup
 from pipeline.fetching.fetched import Files
 from pipeline.fetching.lock import LOCK_FILE, Lock
 from pipeline.file_digests import FileDigests
 from pipeline.job import Job
+from pipeline.stages import STAGE_NAMES
 from pipeline.tables import PAIRS, ParquetShards, read_batches
 from pipeline.vocab import vocab
 

@@ -14,8 +14,8 @@ from model.config import ModelConfig, TrainConfig
 from pipeline.batching import Plan, TokenShards
 from pipeline.cleaning.rules import RULES
 from pipeline.config import RunConfig
-from pipeline.dag import STAGES
 from pipeline.events import EVENTS_FILE, read_events
+from pipeline.stages import STAGES
 from pipeline.train import Task, load_tokens, run_worker
 
 GOLDEN = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.dag import STAGE_NAMES, STAGES
+from pipeline.stages import STAGE_NAMES, STAGES
 
 DRIVER = Path(__file__).parent / "killed_driver.py"
 MOMENTS = ("working", "committing")

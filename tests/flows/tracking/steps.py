@@ -6,8 +6,8 @@ from pathlib import Path
 
 from flows.run import Result
 from pipeline.artifact import Root
-from pipeline.dag import Node, Stage
 from pipeline.recipe import read_recipe
+from pipeline.stages import Node, Stage
 
 REPO = Path(__file__).resolve().parents[3]
 CONFIG = read_recipe(str(REPO / "tests" / "tiny.toml"))

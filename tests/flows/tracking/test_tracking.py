@@ -13,8 +13,8 @@ import pytest
 
 from flows.run import Result
 from pipeline.artifact import Root
-from pipeline.dag import Node, Stage
 from pipeline.errors import TradukoError
+from pipeline.stages import Node, Stage
 from tests.flows.tracking.steps import (
     CONFIG,
     REPO,

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pipeline import dag, tables
+from pipeline import dag, stages, tables
 from pipeline.config import DedupConfig
 from pipeline.dedup import dedup
 from pipeline.errors import ConfigError, CorpusError
@@ -254,7 +254,7 @@ def test_later_stages_find_the_sets_under_their_names(recipe, tmp_path, build_st
     assert done["dedup"].stats["held_out"] == {"dev": 20, "test": 30}
     assert done["tokenize"].stats["dev"]["dev"]["rows"] == 20
     assert len(rows_of(done["tokenize"], "dev/dev.arrow")) == 20
-    [(name, test)] = dag._held_out(config, "test", done).items()
+    [(name, test)] = stages._held_out(config, "test", done).items()
     assert name == "test"
     assert {path.name for path in test.paths("*")} == {"src", "tgt"}
     assert test.path("src").read_text().count("\n") == 30

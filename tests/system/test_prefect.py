@@ -221,6 +221,7 @@ def test_a_recipe_of_ones_own_can_be_scheduled(stack):
     [schedule] = made["schedules"]
     assert schedule["schedule"]["cron"] == "0 3 * * *"
     assert schedule["active"]
+    prefect(stack, "deployment", "delete", "nmt/nightly")
 
 
 def test_wrong_parameters_are_refused_before_anything_runs(stack):
@@ -299,8 +300,9 @@ def direct(options, *arguments):
     return running([*command, "--set", "train.max_steps=1000000"], log, **options)
 
 
-def newest_run(options):
-    [run] = api(options, "POST", "/flow_runs/filter", {"sort": "START_TIME_DESC", "limit": 1})
+def running_run(options):
+    body = {"flow_runs": {"state": {"type": {"any_": ["RUNNING"]}}}}
+    [run] = api(options, "POST", "/flow_runs/filter", body)
     return run["id"]
 
 
@@ -321,8 +323,7 @@ def test_a_killed_run_becomes_crashed_leaves_nothing_and_goes_on_when_run_again(
     crash_zombies(stack, 45)
     with direct(stack) as process:
         until(lambda: list(stack["cwd"].glob("shell/work/train/*/step-*")))
-        run = newest_run(stack)
-        assert state(stack, run) == "RUNNING"
+        run = running_run(stack)
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
         process.wait(60)
@@ -333,8 +334,12 @@ def test_a_killed_run_becomes_crashed_leaves_nothing_and_goes_on_when_run_again(
     crash_zombies(stack, 600)
     with direct(stack) as process:
         until(lambda: "resumed" in events(stack))
-        again = newest_run(stack)
+        again = running_run(stack)
         assert again != run
         prefect(stack, "flow-run", "cancel", again)
         assert process.wait(120) == 130
         assert state(stack, again) == "CANCELLED"
+    on_terminal = (stack["cwd"].parent / "shell.log").read_text().splitlines()
+    told = lines(stack, again)
+    assert len(told) == len(set(told)) == 7, told  # up to tokenize
+    assert [on_terminal.count(line) for line in told] == [1] * 7

@@ -1,7 +1,7 @@
 # make quickstart   environment + the main job on the built-in corpus
 # make test         environment + every check and test
 # make check        environment + the quick part of them
-# make chaos        environment + minutes of kills, and of machines that come and go
+# make chaos        environment + what takes long: kills, machines that come and go, whole stacks
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -31,10 +31,11 @@ test: lint
 	$(BIN)/pytest
 
 check: lint
-	$(BIN)/pytest -m "not slow and not ray"
+	$(BIN)/pytest -m "not slow and not ray and not long"
 
 chaos: $(INSTALLED)
 	$(BIN)/pytest tests/system/chaos/long.py
+	$(BIN)/pytest -m long tests/system
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -21,7 +21,7 @@ DEPLOYMENTS = {
 }  # fmt: skip
 DEPENDENT = sorted(DEPLOYMENTS - {"run"})
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ray, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def free_port():

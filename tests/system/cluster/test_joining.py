@@ -143,6 +143,7 @@ WORK = """
 """
 
 
+@pytest.mark.long
 def test_a_cluster_that_goes_in_the_middle_ends_the_run_with_one_line(join, tmp_path):
     with ray_head() as mine:
 

@@ -90,6 +90,7 @@ def test_wrong_input_found_on_the_cluster_ends_with_two(submit, shared_root, sub
     assert f"File {submit.folder / 'a.en'} does not exist." in error["message"]
 
 
+@pytest.mark.long
 def test_a_failure_on_the_cluster_ends_with_one(submit, shared_root, submitted):
     dead = {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
     done = submit("own.toml", "--root", shared_root, "--only", "average", "--force", **dead)
@@ -98,6 +99,7 @@ def test_a_failure_on_the_cluster_ends_with_one(submit, shared_root, submitted):
     assert done.stderr.splitlines()[-1].endswith("ended with exit code 1.")
 
 
+@pytest.mark.long
 def test_an_interrupted_terminal_leaves_the_job_which_can_be_found_followed_and_stopped(
     submit, shared_root, submitted
 ):
@@ -152,6 +154,7 @@ def test_an_unknown_job_is_said(submit):
     assert done.stderr.endswith(f"{submit.head.dashboard} knows no job none-1.\n")
 
 
+@pytest.mark.long
 def test_rays_own_job_submit_runs_the_command_on_the_cluster(
     submit, head, shared_root, submitted, tiny
 ):

@@ -30,7 +30,7 @@ from pipeline.reading.formats import read_corpus
 from pipeline.text import normalise_column
 
 SIDES: tuple[Side, Side] = ("src", "tgt")
-GATHERED_ROWS = 1 << 19
+GATHERED_ROWS = 1 << 18
 """Rows that one task puts in order, more or less: each opens every piece, so few tasks are better."""
 MAX_EXAMPLES = 10
 

@@ -128,4 +128,4 @@ def _who(port: int, chosen: Mapping[str, int]) -> str:
 def _short(process: psutil.Process) -> str:
     """What it was called with, where that says more than its name."""
     words = process.cmdline()
-    return " ".join(words)[:80] if words else str(process.name())
+    return " ".join(words)[:80].strip() if words else str(process.name())  # Ray pads its titles

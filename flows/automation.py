@@ -1,59 +1,98 @@
 """Prefect automations: a run whose process died is told by the heartbeat it misses."""
 
-from datetime import timedelta
+import time
+from collections.abc import Mapping
+from typing import Any
 
-from prefect.automations import Automation
-from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import StateType
-from prefect.events.actions import ChangeFlowRunState
-from prefect.events.schemas.automations import EventTrigger, Posture
-from prefect.events.schemas.events import ResourceSpecification
+import httpx
+
+from pipeline.errors import TradukoError
 
 CRASH_ZOMBIES = "traduko: a run without heartbeat has crashed"
 SILENCE_S = 90.0
 """Three heartbeats of those that flows/environment.py asks for: no busy process misses so many."""
+API_TIMEOUT_S = 30.0
+NUM_TRIES, PAUSE_S = 10, 2.0
+"""Of requests while Prefect's database is busy, as it is at its start."""
 
-_BEGINS = {"prefect.flow-run.Running", "prefect.flow-run.heartbeat"}
-_GOES_ON = {
-    f"prefect.flow-run.{event}"
-    for event in ("heartbeat", "Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
-}
+_BEGINS = ("Running", "heartbeat")
+_GOES_ON = ("heartbeat", "Completed", "Failed", "Cancelled", "Crashed", "Paused", "Suspended")
 
 
-def crash_zombies(within_s: float = SILENCE_S) -> None:
+def crash_zombies(api: str, within_s: float = SILENCE_S) -> None:
     """Have the Prefect server mark as Crashed every run that falls silent for so long.
 
-    The server is the one that PREFECT_API_URL names. Done again, it changes the time.
+    Done again, it changes the time.
 
     Args:
+        api: Of Prefect, ending in `/api`.
         within_s: Seconds without a sign of life; Prefect sends one at most every 30.
+
+    Raises:
+        TradukoError: If Prefect refuses, or does not answer.
     """
-    automation = _automation(timedelta(seconds=within_s))
-    with get_client(sync_client=True) as client:
-        there = client.read_automations_by_name(CRASH_ZOMBIES)
-    if there:
-        automation.id = there[0].id
-        automation.update()
-    else:
-        automation.create()
+    by_name = {"automations": {"name": {"any_": [CRASH_ZOMBIES]}}}
+    with httpx.Client(base_url=api, timeout=API_TIMEOUT_S, trust_env=False) as client:
+        found = _tell(client, "POST", "/automations/filter", by_name).json()
+        if found:
+            _tell(client, "PUT", f"/automations/{found[0]['id']}", _automation(within_s))
+        else:
+            _tell(client, "POST", "/automations/", _automation(within_s))
 
 
-def _automation(silence: timedelta) -> Automation:
+def _automation(within_s: float) -> Mapping[str, Any]:
     """After a sign of life another one is due, or the end of the run."""
     message = (
-        f"No sign of life for {silence.total_seconds():.0f} s: its process is gone. The same run "
-        "again goes on where this one was."
+        f"No sign of life for {within_s:.0f} s: its process is gone. The same run again goes on "
+        "where this one was."
     )
-    trigger = EventTrigger(
-        after=_BEGINS,
-        expect=_GOES_ON,
-        match=ResourceSpecification({"prefect.resource.id": ["prefect.flow-run.*"]}),
-        for_each={"prefect.resource.id"},
-        posture=Posture.Proactive,
-        threshold=1,
-        within=silence,
-    )
-    crash = ChangeFlowRunState(state=StateType.CRASHED, name="Crashed", message=message)
-    return Automation(
-        name=CRASH_ZOMBIES, description=message, trigger=trigger, actions=[crash], enabled=True
-    )
+    return {
+        "name": CRASH_ZOMBIES,
+        "description": message,
+        "enabled": True,
+        "trigger": {
+            "type": "event",
+            "posture": "Proactive",
+            "after": [f"prefect.flow-run.{event}" for event in _BEGINS],
+            "expect": [f"prefect.flow-run.{event}" for event in _GOES_ON],
+            "match": {"prefect.resource.id": "prefect.flow-run.*"},
+            "for_each": ["prefect.resource.id"],
+            "threshold": 1,
+            "within": within_s,
+        },
+        "actions": [
+            {
+                "type": "change-flow-run-state",
+                "state": "CRASHED",
+                "name": "Crashed",
+                "message": message,
+            }
+        ],
+    }
+
+
+def _tell(client: httpx.Client, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
+    """Ask Prefect for something, again while its database is busy.
+
+    Raises:
+        TradukoError: If it refuses.
+    """
+    answer = _ask(client, method, path, body)
+    for _ in range(NUM_TRIES):
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            break
+        time.sleep(PAUSE_S)
+        answer = _ask(client, method, path, body)
+    if not answer.is_success:
+        raise TradukoError(
+            f"Prefect must take what `traduko up` tells it at {path}, but answers "
+            f"{answer.status_code}: {answer.text[:500]}"
+        )
+    return answer
+
+
+def _ask(client: httpx.Client, method: str, path: str, body: Mapping[str, Any]) -> httpx.Response:
+    try:
+        return client.request(method, path, json=body)
+    except httpx.HTTPError as error:
+        raise TradukoError(f"Prefect's server does not answer at {path}: {error}") from None

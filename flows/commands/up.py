@@ -34,6 +34,7 @@ def add(commands: Commands) -> None:
 
 def _up(arguments: argparse.Namespace) -> None:
     from flows import stack as stacks
+    from flows.automation import crash_zombies
 
     given = parse(arguments.port, PORTS)
     root = root_of(arguments)
@@ -48,7 +49,7 @@ def _up(arguments: argparse.Namespace) -> None:
         for name in memory.services:
             say(f"{name} runs already.")
         with stack.up(services(site), arguments.timeout) as started:
-            stacks.crash_silent_runs(site.exports["PREFECT_API_URL"])
+            crash_zombies(site.exports["PREFECT_API_URL"])
             stacks.deploy(site, Path.cwd())
         found = stack.status(services(site))
     exports = stacks.exports_of(site)

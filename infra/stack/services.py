@@ -25,7 +25,6 @@ PORTS = {
 }
 """Where each listens unless told otherwise."""
 POOL = "traduko"
-HEARTBEAT_S = 30
 OBJECT_STORE_BYTES = 200 << 20
 """Of Ray: only small notes pass through it, rows go by files."""
 HEALTH_TIMEOUT_S = 5.0
@@ -79,7 +78,6 @@ class Site:
         return {
             "TRADUKO_ROOT": str(self.root),
             "PREFECT_API_URL": f"{self.url('prefect')}/api",
-            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
             "MLFLOW_TRACKING_URI": self.url("mlflow"),
             "RAY_ADDRESS": f"{LOOPBACK}:{self.ports['ray']}",
             "RAY_API_SERVER_ADDRESS": self.url("ray-dashboard"),

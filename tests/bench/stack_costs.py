@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from flows import stack as stacks
+from flows.automation import crash_zombies
 from flows.environment import turn_off_reporting
 from infra.stack import processes
 from infra.stack.services import Service, Site, make_token, services
@@ -37,7 +38,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, site_of_a_new_root(Path(folder)) as (stack, site):
         took_s = {service.name: start(stack, service) for service in services(site)}
         began = time.perf_counter()
-        stacks.crash_silent_runs(site.exports["PREFECT_API_URL"])
+        crash_zombies(site.exports["PREFECT_API_URL"])
         stacks.deploy(site, Path(folder))
         took_s["deployments"] = time.perf_counter() - began
         time.sleep(arguments.settle)

@@ -14,6 +14,8 @@ import httpx
 import psutil
 import pytest
 
+from flows.automation import crash_zombies
+
 PROJECT = Path(__file__).resolve().parents[2]
 PREFECT = str(Path(sys.executable).parent / "prefect")
 DEPLOYMENTS = {
@@ -306,11 +308,6 @@ def running_run(options):
     return run["id"]
 
 
-def crash_zombies(options, within_s):
-    program = f"from flows.automation import crash_zombies; crash_zombies({within_s})"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, **options)
-
-
 def events(options):
     """The kinds of what the training in a shell has noted."""
     from pipeline.events import read_events
@@ -320,7 +317,7 @@ def events(options):
 
 
 def test_a_killed_run_becomes_crashed_leaves_nothing_and_goes_on_when_run_again(stack):
-    crash_zombies(stack, 45)
+    crash_zombies(stack["env"]["PREFECT_API_URL"], 45)
     with direct(stack) as process:
         until(lambda: list(stack["cwd"].glob("shell/work/train/*/step-*")))
         run = running_run(stack)
@@ -331,7 +328,7 @@ def test_a_killed_run_becomes_crashed_leaves_nothing_and_goes_on_when_run_again(
         _, alive = psutil.wait_procs(started, timeout=180)  # Ray's agents seek their head for 60 s
         assert alive == []
     assert "process is gone" in api(stack, "GET", f"/flow_runs/{run}")["state"]["message"]
-    crash_zombies(stack, 600)
+    crash_zombies(stack["env"]["PREFECT_API_URL"], 600)
     with direct(stack) as process:
         until(lambda: "resumed" in events(stack))
         again = running_run(stack)

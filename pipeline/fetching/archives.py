@@ -64,18 +64,6 @@ class Extracted(NamedTuple):
     sha256: str
 
 
-def extract(
-    archive: Path,
-    member: str,
-    target: Path,
-    name: str | None = None,
-    limits: Limits = Limits(),
-    on_progress: Progress | None = None,
-) -> Extracted:
-    """Takes one file out of an archive; see `extract_all`."""
-    return extract_all(archive, {member: target}, name, limits, on_progress)[member]
-
-
 def extract_all(
     archive: Path,
     wanted: Mapping[str, Path],

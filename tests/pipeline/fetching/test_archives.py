@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from pipeline.errors import CorpusError, TradukoError
 from pipeline.fetching import zip as zips
-from pipeline.fetching.archives import Limits, extract, extract_all, first_members, is_archive
+from pipeline.fetching.archives import Limits, extract_all, first_members, is_archive
 
 EN, DE = b"The clock strikes.\n" * 20, b"Die Uhr.\n" * 20
 FILES = {"corpus/train.en": EN, "corpus/train.de": DE, "corpus/README": b"Read me.\n"}
@@ -98,7 +98,7 @@ def test_members_come_out_of_every_kind_whatever_its_name(take, kind, name):
 
 def test_what_was_taken_is_told(tmp_path):
     (tmp_path / "archive").write_bytes(tar(FILES))
-    found = extract(tmp_path / "archive", "corpus/*.en", tmp_path / "src")
+    found = extract_all(tmp_path / "archive", {"corpus/*.en": tmp_path / "src"})["corpus/*.en"]
     assert found.member == "corpus/train.en"
     assert found.sha256 == hashlib.sha256(EN).hexdigest()
     assert found.size_bytes == len(EN)
@@ -244,7 +244,9 @@ def test_archives_in_the_archive_are_opened(take, kind):
 def test_a_nested_member_is_named_with_its_archives(tmp_path):
     content = tar({"x/inner.tgz": MAKE["tgz"](FILES)})
     (tmp_path / "archive").write_bytes(content)
-    found = extract(tmp_path / "archive", "x/*.tgz!corpus/train.en", tmp_path / "src")
+    found = extract_all(tmp_path / "archive", {"x/*.tgz!corpus/train.en": tmp_path / "src"})[
+        "x/*.tgz!corpus/train.en"
+    ]
     assert found.member == "x/inner.tgz!corpus/train.en"
 
 
@@ -422,7 +424,7 @@ def test_any_archive_gives_exact_bytes_or_a_corpus_error_and_writes_nowhere_else
             folder.mkdir(parents=True)
             archive.write_bytes(content)
             try:
-                extract(archive, wanted.replace("!", "?"), folder / "target")
+                extract_all(archive, {wanted.replace("!", "?"): folder / "target"})
             except CorpusError:
                 assert list(folder.iterdir()) == []
             else:

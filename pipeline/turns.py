@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 LOOK_EVERY_S = 0.2
+SIGNED_WITHIN_S = 2.0
+"""Between taking a lock and saying whose it is a busy machine may let this long pass."""
 REMIND_EVERY_S = 60.0
 """How often a person at a terminal is told that the wait goes on."""
 
@@ -87,14 +89,16 @@ def work_of(whose: Holder, folder: Path) -> str | None:
 
 
 def _wait(file: IO[str], path: Path, waits: str, voice: Voice) -> None:
-    start = time.perf_counter()
-    reminded = start
-    voice.say(f"{waits}{_told(path)}; waiting for that")
+    start = told = time.perf_counter()
+    said = False
     while not _lock(file):
         time.sleep(LOOK_EVERY_S)
         now = time.perf_counter()
-        if now - reminded >= REMIND_EVERY_S:
-            reminded = now
+        if not said and (holder(path) or now - start >= SIGNED_WITHIN_S):
+            said = True
+            voice.say(f"{waits}{_told(path)}; waiting for that")
+        elif said and now - told >= REMIND_EVERY_S:
+            told = now
             voice.remind(f"{waits}{_told(path)}; waiting for {_minutes(now - start)}")
 
 

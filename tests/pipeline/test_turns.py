@@ -1,5 +1,6 @@
 """Taking turns, in real processes."""
 
+import fcntl
 import multiprocessing
 import os
 import signal
@@ -86,6 +87,36 @@ def take_after(path, said, act):
 
     with turn(path, "train", "train: busy", Voice(say)):
         return holder(path)
+
+
+@pytest.fixture
+def unsigned(path):
+    """The lock in another's hands who has not said so yet."""
+    path.parent.mkdir(parents=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def test_who_has_just_taken_it_is_named_all_the_same(path, said, unsigned, monkeypatch):
+    looked = []
+
+    def look(seconds):
+        looked.append(seconds)
+        if len(looked) == 3:
+            turns._sign(unsigned, Holder("train", 7, "node", turns._now()))
+
+    monkeypatch.setattr(turns.time, "sleep", look)
+    take_after(path, said, unsigned.close)
+    assert len(looked) == 3
+    assert [line.partition(", since")[0] for line in said] == ["train: busy (process 7 on node"]
+
+
+def test_who_never_says_is_waited_for_without_a_name(path, said, unsigned, monkeypatch):
+    monkeypatch.setattr(turns, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(turns, "SIGNED_WITHIN_S", 0.05)
+    take_after(path, said, unsigned.close)
+    assert said == ["train: busy; waiting for that"]
 
 
 def test_a_wait_is_said_once_and_called_to_mind_now_and_then(path, said, held, monkeypatch):

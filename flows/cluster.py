@@ -12,9 +12,9 @@ from typing import Any
 
 from flows.environment import turn_off_reporting
 from flows.run import Run
-from pipeline.capacity import share_of
+from pipeline.capacity import check_room, share_of
 from pipeline.compute import Compute
-from pipeline.config import ComputeConfig
+from pipeline.config import ComputeConfig, Reservation, StageResources
 from pipeline.errors import ConfigError, TradukoError
 
 OBJECT_STORE_BYTES = 200 << 20
@@ -141,6 +141,9 @@ def make_ready(cluster: Cluster, compute: Compute, run: Run) -> None:
     asked = run.config.compute
     if "train" in to_build and (cluster.is_remote or asked != ComputeConfig()):
         share_of(compute, asked, run.config.train.micro_batches_per_step)
+    for stage in sorted(to_build.intersection(StageResources.model_fields) - {"train"}):
+        if cluster.is_remote or asked.resources.of(stage) != Reservation():
+            check_room(compute, asked, stage)
 
 
 class _Watch:

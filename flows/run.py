@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from flows.downloads import fetch_all
 from flows.progress import Display
 from pipeline.artifact import MANIFEST, Artifact, Identity, Json, Root, check_writable, write_json
+from pipeline.capacity import task_need
 from pipeline.compute import Compute
 from pipeline.config import RunConfig
 from pipeline.dag import (
@@ -227,6 +228,7 @@ class Run:
             files=self._files,
             progress=display.progress,
             say=display.say,
+            need=task_need(self.config.compute, node.stage.name),
         )
         with workplace.watcher.building(node, node.identity(inputs), work):
             return node.stage.run(node, self.config, inputs, job)

@@ -3,7 +3,8 @@
 Ray's form is in `ray_compute.py`. Results never depend on which one is used.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -13,19 +14,63 @@ OnDone = Callable[[int], None]
 """Told how many items are done."""
 
 
+@dataclass(frozen=True)
+class Resources:
+    """What a task or a training worker holds of a machine while it works; or what a machine has."""
+
+    num_cpus: int = 1
+    num_gpus: int = 0
+    memory: int = 0
+    """Bytes. Of a task: counted when it is placed, never enforced; 0 = not counted."""
+    custom: Mapping[str, float] = field(default_factory=dict)
+    """Other resources, by the names that the machines were started with."""
+
+    def places(self, need: "Resources") -> int:
+        """How many that need so much have room here at once."""
+        has, wants = self._amounts(), need._amounts()
+        return min(int(has.get(name, 0) // amount) for name, amount in wants.items() if amount)
+
+    def __str__(self) -> str:
+        """`2 CPUs, 1 GPU, 7.5 GiB of memory and 1 highmem`: what there is none of left out."""
+        parts = [
+            _count(self.num_cpus, "CPU"),
+            *([_count(self.num_gpus, "GPU")] * (self.num_gpus > 0)),
+        ]
+        if self.memory:
+            parts.append(f"{self.memory / (1 << 30):.3g} GiB of memory")
+        parts += [f"{amount:g} {name}" for name, amount in self.custom.items()]
+        return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
+
+    def _amounts(self) -> dict[str, float]:
+        fixed = {" CPU": self.num_cpus, " GPU": self.num_gpus, " memory": self.memory}
+        return {**fixed, **self.custom}
+
+
+ONE_CPU = Resources()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 class WorkerGroup(NamedTuple):
     """Training workers to start."""
 
     num_workers: int | tuple[int, int]
     """So many; or from a least to a most, as the cluster allows at the time."""
     num_threads: int
-    """CPU threads and CPUs of each."""
-    use_gpu: bool
-    """Whether each has a GPU to itself."""
+    """CPU threads of each."""
+    need: Resources
+    """What each holds of a machine."""
     storage: Path
     """A folder that all of them see, for the engine's own notes."""
     stop_file: Path
     """Made when the run is interrupted. Workers that see it save what they have, and end."""
+
+    @property
+    def use_gpu(self) -> bool:
+        """Whether each has a GPU to itself."""
+        return self.need.num_gpus > 0
 
 
 IsLeaving = Callable[[], bool]
@@ -42,29 +87,22 @@ class Compute(Protocol):
         function: Callable[[T], R],
         items: Sequence[T],
         on_done: OnDone | None = None,
-        *,
-        use_gpu: bool = False,
+        need: Resources = ONE_CPU,
     ) -> list[R]:
         """`function` of every item, in the items' order.
 
         The function is picklable, may run twice for one item, and writes only what the item names.
-        With `use_gpu` each has a GPU to itself while it runs.
+
+        Args:
+            function: What is done.
+            items: To what.
+            on_done: Told how far it is.
+            need: What each call holds of a machine. Where none has so much, it waits for ever.
         """
         ...
 
-    def num_cpus(self) -> int:
-        """CPUs to share out among workers."""
-        ...
-
-    def num_gpus(self) -> int:
-        """GPUs to share out among workers."""
-        ...
-
-    def num_places(self, num_cpus: int, *, use_gpu: bool) -> int:
-        """How many workers of so many CPUs, and a GPU if they use one, fit on its machines at once.
-
-        A worker never spans two machines.
-        """
+    def machines(self) -> dict[str, Resources]:
+        """What each machine has in all, by its name."""
         ...
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
@@ -80,11 +118,10 @@ class InProcess:
         function: Callable[[T], R],
         items: Sequence[T],
         on_done: OnDone | None = None,
-        *,
-        use_gpu: bool = False,
+        need: Resources = ONE_CPU,
     ) -> list[R]:
         """`function` of every item, in the items' order."""
-        assert not use_gpu, "there is none to share out"
+        assert not need.num_gpus, "there is none to share out"
         results = []
         for item in items:
             results.append(function(item))
@@ -92,18 +129,9 @@ class InProcess:
                 on_done(len(results))
         return results
 
-    def num_cpus(self) -> int:
-        """One: this process."""
-        return 1
-
-    def num_gpus(self) -> int:
-        """None: tests and tiny work need none."""
-        return 0
-
-    def num_places(self, num_cpus: int, *, use_gpu: bool) -> int:
-        """As if all were one machine."""
-        places = self.num_cpus() // num_cpus
-        return min(places, self.num_gpus()) if use_gpu else places
+    def machines(self) -> dict[str, Resources]:
+        """One of one CPU: this process."""
+        return {"this process": ONE_CPU}
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run the one worker here."""

@@ -285,6 +285,32 @@ class EvaluateConfig(Section):
     """Whether each checkpoint that `train` kept is scored too, for a curve of BLEU over steps."""
 
 
+class Reservation(Section):
+    """What each Ray task of a stage, or each training worker, holds of a machine while it works."""
+
+    num_cpus: AtLeastOne | None = None
+    """None = 1; of a training worker, its threads."""
+    memory_gib: Annotated[float, Field(ge=0)] = 0.0
+    """Ray counts it when it places a task, and enforces nothing; 0 = not counted."""
+    custom: dict[Name, Annotated[float, Field(gt=0)]] = {}
+    """Other resources, by the names that nodes were started with: `ray start --resources`."""
+
+
+class StageResources(Section):
+    """Of the stages whose work Ray spreads."""
+
+    clean: Reservation = Reservation()
+    dedup: Reservation = Reservation()
+    tokenize: Reservation = Reservation()
+    train: Reservation = Reservation()
+    evaluate: Reservation = Reservation()
+
+    def of(self, stage: str) -> Reservation:
+        """Of a stage by its name."""
+        found: Reservation = getattr(self, stage, Reservation())
+        return found
+
+
 class ComputeConfig(Section):
     """Where and how wide the work runs: speed only, never part of a fingerprint."""
 
@@ -295,6 +321,8 @@ class ComputeConfig(Section):
     """CPU threads of each training worker. Results are the same bits for the same number."""
     accelerator: Literal["auto", "cpu", "gpu"] = "auto"
     """What trains: each worker has a GPU or none; auto = GPUs where the cluster has any."""
+    resources: StageResources = StageResources()
+    """What tasks and workers reserve of the cluster's machines."""
     log_every_steps: AtLeastOne = 50
     """Training steps between two entries of the event file."""
 

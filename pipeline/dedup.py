@@ -89,7 +89,7 @@ def _compare(
     )
     if wanted.kinds or wanted.sides:
         make = partial(write_span_keys, wanted=wanted, scratch=scratch)
-        job.compute.map(make, spans, _shown(job, spans, "keys"))
+        job.map(make, spans, _shown(job, spans, "keys"))
     return {rule: _by_range(find_later, rule, spans, scratch, job) for rule in rules}
 
 
@@ -104,7 +104,7 @@ def _by_range(
         for index, (low, high) in enumerate(key_ranges(num_rows, PARTITION_ROWS))
     ]
     if spans:
-        job.compute.map(
+        job.map(
             partial(find, spans=keys),
             parts,
             lambda done: job.progress(done, len(parts), "ranges", "comparing"),
@@ -121,7 +121,7 @@ def _hold_out(
     ordered = _by_range(find_firsts, SRC, spans, scratch, job)
     taken = choose(config, ordered, spans, scratch, overlap)
     tasks = [TakenFrom(span, rows) for span, rows in _by_span(taken, spans) if rows]
-    found = job.compute.map(read_taken, tasks)
+    found = job.map(read_taken, tasks)
     rows = [row for task in tasks for row in task.rows]
     texts = dict(zip(rows, [pair for pairs in found for pair in pairs], strict=True))
     for name in set(taken.values()):
@@ -148,7 +148,7 @@ def _filter(
     for folder in (filtering.out, filtering.out / "rejected"):
         folder.mkdir(exist_ok=True)
     filter_one = partial(filter_span, filtering=filtering)
-    counted = job.compute.map(filter_one, tasks, _shown(job, spans, "filtering"))
+    counted = job.map(filter_one, tasks, _shown(job, spans, "filtering"))
     return Counted.sum(counted)
 
 

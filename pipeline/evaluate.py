@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from model.config import SearchConfig
 from pipeline.artifact import Artifact, Json, digest_json, write_json
+from pipeline.capacity import num_gpus, num_places
 from pipeline.cleaning.characters import count_kinds
 from pipeline.config import EvaluateConfig
 from pipeline.job import Job
@@ -103,7 +104,8 @@ def _bucket_names() -> list[str]:
 
 
 def _translation(config: EvaluateConfig, average: Artifact, job: Job) -> Translation:
-    use_gpu = job.settings.accelerator != "cpu" and job.compute.num_gpus() > 0
+    room = num_places(job.compute.machines(), replace(job.need, num_gpus=1))
+    use_gpu = job.settings.accelerator != "cpu" and room > 0
     return Translation(
         bundle=average.folder,
         weights=None,
@@ -116,7 +118,7 @@ def _translation(config: EvaluateConfig, average: Artifact, job: Job) -> Transla
 def _scores(config: EvaluateConfig, each: ScoredSet, translated: Translated, job: Job) -> Json:
     found: Json = scores(each.kind, translated.counts)
     if config.comet:
-        measure = comet(config.comet, each.sources, min(1, job.compute.num_gpus()))
+        measure = comet(config.comet, each.sources, min(1, num_gpus(job.compute)))
         found["comet"] = entry(measure, measure.counts_of(translated.hypotheses, each.references))
     remark = newstest2014_remark(len(each.sources)) if each.kind.paper else None
     if remark:

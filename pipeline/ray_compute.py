@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pipeline.compute import OnDone, TrainingWorker, WorkerGroup
+from pipeline.compute import ONE_CPU, OnDone, Resources, TrainingWorker, WorkerGroup
 from pipeline.errors import TradukoError
 
 T = TypeVar("T")
@@ -27,8 +27,7 @@ class RayCompute:
         function: Callable[[T], R],
         items: Sequence[T],
         on_done: OnDone | None = None,
-        *,
-        use_gpu: bool = False,
+        need: Resources = ONE_CPU,
     ) -> list[R]:
         """`function` of every item, in the items' order; one Ray task an item.
 
@@ -41,7 +40,13 @@ class RayCompute:
         ray.data.DataContext.get_current().enable_progress_bars = False
         rows = [{"index": index} for index in range(len(items))]
         blocks = ray.data.from_items(rows, override_num_blocks=len(rows))
-        data = blocks.map(_Apply(function, items), num_gpus=1 if use_gpu else None)
+        data = blocks.map(
+            _Apply(function, items),
+            num_cpus=need.num_cpus,
+            num_gpus=need.num_gpus or None,
+            memory=need.memory or None,
+            resources=dict(need.custom),
+        )
         results: dict[int, R] = {}
         try:
             for row in data.iter_rows():
@@ -55,31 +60,18 @@ class RayCompute:
             raise _cause(error) from error
         return [results[index] for index in range(len(items))]
 
-    def num_cpus(self) -> int:
-        """CPUs of the whole cluster."""
-        return self._total("CPU")
-
-    def num_gpus(self) -> int:
-        """GPUs of the whole cluster."""
-        return self._total("GPU")
-
-    def num_places(self, num_cpus: int, *, use_gpu: bool) -> int:
-        """How many workers of so many CPUs, and a GPU if they use one, fit on its nodes at once."""
+    def machines(self) -> dict[str, Resources]:
+        """What each node that is alive has in all."""
         self._connect()
         import ray
 
-        places = 0
-        for node in ray.nodes():  # type: ignore[no-untyped-call]
-            if node["Alive"]:
-                here = int(node["Resources"].get("CPU", 0)) // num_cpus
-                places += min(here, int(node["Resources"].get("GPU", 0))) if use_gpu else here
-        return places
-
-    def _total(self, resource: str) -> int:
-        self._connect()
-        import ray
-
-        return int(ray.cluster_resources().get(resource, 0))  # type: ignore[no-untyped-call]
+        nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
+        return {
+            f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _resources(
+                dict(node["Resources"])
+            )
+            for node in nodes
+        }
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run `worker` on every worker of a group, joined in one torch process group."""
@@ -87,6 +79,14 @@ class RayCompute:
         from pipeline.ray_train import fit
 
         fit(worker, task, group)
+
+
+def _resources(amounts: dict[str, float]) -> Resources:
+    """Of a node, without the names that Ray gives each by itself."""
+    num_cpus, num_gpus, memory = (int(amounts.pop(name, 0)) for name in ("CPU", "GPU", "memory"))
+    given = ("object_store_memory", "node:", "accelerator_type:")
+    custom = {name: amounts[name] for name in amounts if not name.startswith(given)}
+    return Resources(num_cpus, num_gpus, memory, custom)
 
 
 class _Failure(NamedTuple):

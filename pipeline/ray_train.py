@@ -13,7 +13,7 @@ import ray.train.torch
 import torch
 from ray.train.torch import TorchConfig, TorchTrainer
 
-from pipeline.compute import TrainingWorker, WorkerGroup
+from pipeline.compute import Resources, TrainingWorker, WorkerGroup
 from pipeline.errors import TradukoError
 
 MAX_RESTARTS = 3
@@ -61,7 +61,7 @@ def fit(
             num_workers=group.num_workers,  # type: ignore[arg-type]
             elastic_resize_monitor_interval_s=RESIZE_EVERY_S,  # type: ignore[call-arg]
             use_gpu=group.use_gpu,
-            resources_per_worker={"CPU": group.num_threads, "GPU": int(group.use_gpu)},
+            resources_per_worker=_reserved(group.need),
         ),
         run_config=ray.train.RunConfig(
             name=uuid.uuid4().hex,  # a name seen before would resume Ray's own state
@@ -77,6 +77,12 @@ def fit(
     refusal = result.return_value  # type: ignore[attr-defined]
     if refusal:
         raise refusal
+
+
+def _reserved(need: Resources) -> dict[str, float]:
+    """As Ray spells it."""
+    amounts = {"CPU": need.num_cpus, "GPU": need.num_gpus, "memory": need.memory}
+    return {name: amount for name, amount in amounts.items() if amount} | dict(need.custom)
 
 
 def _beside(function: Callable[[], ray.train.Result], stop_file: Path) -> ray.train.Result:

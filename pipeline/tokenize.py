@@ -88,7 +88,7 @@ def tokenize(
     scratch.mkdir()
     pieces = list(_pieces(dedup.paths("part-*.parquet"), scratch))
     encode = partial(encode_piece, tokenizer=str(vocab.folder), max_pieces=config.max_pieces)
-    made = job.compute.map(encode, pieces, lambda done: job.progress(done, len(pieces), "pieces"))
+    made = job.map(encode, pieces, lambda done: job.progress(done, len(pieces), "pieces"))
     rows_in = dedup.stats["rows_kept"]
     total = Encoded(*(sum(column) for column in zip(*(each.counts for each in made), strict=True)))
     assert rows_in == total.rows + total.over_long, "rows are lost"
@@ -100,7 +100,7 @@ def tokenize(
     shards = _shards(-(-total.rows // config.rows_per_shard), job.out)
     runs = _runs(shards, GATHERED_ROWS // config.rows_per_shard)
     gather = partial(gather_shards, pieces=[piece.out for piece in pieces])
-    assert sum(job.compute.map(gather, runs)) == total.rows, "rows are lost"
+    assert sum(job.map(gather, runs)) == total.rows, "rows are lost"
     shutil.rmtree(scratch)
     tokenizer = Tokenizer(vocab.folder)
     return {

@@ -245,7 +245,7 @@ def _worker_group(job: Job, most_useful: int) -> WorkerGroup:
     return WorkerGroup(
         num_workers=share.num_workers,
         num_threads=job.settings.threads_per_worker,
-        use_gpu=share.use_gpu,
+        need=share.need,
         storage=job.work / "ray",
         stop_file=job.work / STOP_FILE,
     )

@@ -83,7 +83,7 @@ def _stored(raws: Iterable[pa.RecordBatch], scratch: Path) -> Iterator[Path]:
 
 def _spread(folders: Sequence[Path], judge: Judge, job: Job) -> Iterator[Judged]:
     """Batches judged by tasks of their own."""
-    counts = job.compute.map(partial(judge_stored, judge=judge), [*map(str, folders)])
+    counts = job.map(partial(judge_stored, judge=judge), [*map(str, folders)])
     for folder, num_changed in zip(folders, counts, strict=True):
         kept, rejected = (_load(folder / f"{name}.arrow") for name in Applied._fields)
         yield Judged(Applied(kept, rejected), num_changed)

@@ -75,7 +75,7 @@ def translate_sets(
     portions = [portion for each in sets for portion in _portions(each)]
     total = sum(len(portion.rows) for portion in portions)
     shown = np.cumsum([0, *(len(portion.rows) for portion in portions)])
-    done = job.compute.map(
+    done = job.map(
         translation,
         portions,
         lambda number: job.progress(float(shown[number]), total, "sentences", note),

@@ -7,6 +7,7 @@ from flows.cluster import Cluster
 from pipeline.builtin.quickstart import pairs
 from pipeline.cleaning.judging import Judge, judged
 from pipeline.cleaning.rules_parameters import RuleParameters
+from pipeline.compute import Resources
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
 from pipeline.ray_compute import RayCompute
@@ -81,3 +82,15 @@ def test_a_task_computes_with_one_thread(compute):
         return torch.get_num_threads()
 
     assert compute.map(threads, range(3)) == [1, 1, 1]
+
+
+def test_a_task_holds_what_is_reserved_for_it(compute):
+    def held(_):
+        import ray
+
+        return ray.get_runtime_context().get_assigned_resources()
+
+    found = compute.map(held, [0], need=Resources(2, memory=1 << 20))
+    assert found == [{"CPU": 2.0, "memory": float(1 << 20)}]
+    [machine] = compute.machines().values()
+    assert (machine.num_cpus >= 2, machine.memory > 1 << 30, machine.custom) == (True, True, {})

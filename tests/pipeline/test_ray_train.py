@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 import pipeline.ray_train
 from flows.cluster import Cluster
-from pipeline.compute import WorkerGroup
+from pipeline.compute import ONE_CPU, WorkerGroup
 from pipeline.errors import CorpusError
 
 pytestmark = [
@@ -33,7 +33,7 @@ def fit():
 
 
 def two_workers(folder):
-    return WorkerGroup(2, 1, use_gpu=False, storage=folder / "ray", stop_file=folder / "stop")
+    return WorkerGroup(2, 1, ONE_CPU, storage=folder / "ray", stop_file=folder / "stop")
 
 
 def test_workers_are_one_group_with_the_threads_and_memory_they_were_promised(fit, tmp_path):

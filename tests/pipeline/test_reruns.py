@@ -22,6 +22,14 @@ DEPENDS = {
     (): """
         name root download.mirrors evaluate.tokens_per_batch
         compute.num_workers compute.threads_per_worker compute.accelerator compute.log_every_steps
+        compute.resources.clean.num_cpus compute.resources.clean.memory_gib
+        compute.resources.dedup.num_cpus compute.resources.dedup.memory_gib
+        compute.resources.tokenize.num_cpus compute.resources.tokenize.memory_gib
+        compute.resources.train.num_cpus compute.resources.train.memory_gib
+        compute.resources.evaluate.num_cpus compute.resources.evaluate.memory_gib
+        compute.resources.clean.custom compute.resources.dedup.custom
+        compute.resources.tokenize.custom compute.resources.train.custom
+        compute.resources.evaluate.custom
     """,
     ("clean:train", "average"): "src tgt",
     ("clean:train",): """
@@ -151,7 +159,7 @@ def others(kind, value):
     if origin in (list, tuple):
         return [[others(inner, None)[0] for inner in arguments]]
     if origin is dict:
-        return [{"https://example.org/": "https://example.com/"}]
+        return [{"https://example.org/": "https://example.com/"}, {"highmem": 1}]
     if origin in (typing.Annotated, typing.Union, UnionType):
         inner_types = arguments[:1] if origin is typing.Annotated else arguments
         return [other for inner in inner_types for other in others(inner, value)]

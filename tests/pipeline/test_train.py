@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import pipeline.train
 from model.config import ModelConfig, TrainConfig
 from pipeline.artifact import Identity, Root
-from pipeline.compute import InProcess
+from pipeline.compute import InProcess, Resources
 from pipeline.config import ComputeConfig
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
@@ -318,14 +318,11 @@ class Cluster(InProcess):
     """A cluster of so many CPUs and GPUs, which trains nothing but notes what it is asked for."""
 
     def __init__(self, num_cpus, on_train=lambda: None, num_gpus=0):
-        self._num_cpus, self._num_gpus, self._on_train = num_cpus, num_gpus, on_train
+        self._has, self._on_train = Resources(num_cpus, num_gpus), on_train
         self.asked = None
 
-    def num_cpus(self):
-        return self._num_cpus
-
-    def num_gpus(self):
-        return self._num_gpus
+    def machines(self):
+        return {"node": self._has}
 
     def train(self, worker, task, group):
         self.asked = group.num_workers, group.num_threads
@@ -361,11 +358,11 @@ def test_auto_takes_the_largest_power_of_two_that_cpus_and_plan_allow(
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"num_workers": 4}, r"`compute\.num_workers` must be at most 3, for the cluster has 3 CPUs"
-                             r" .*`compute\.threads_per_worker` = 1; but it is 4\."),
+        ({"num_workers": 4}, r"`compute\.num_workers` must be at most 3, for each worker takes 1 CPU "
+                             r"and the cluster has node 3 CPUs; but it is 4\."),
         ({"num_workers": (4, 8)}, "must be at most 3, .* but it is 4"),
-        ({"num_workers": 2, "threads_per_worker": 2}, r"must be at most 1, .* 3 CPUs .* it is 2\."),
-        ({"threads_per_worker": 4}, r"`compute\.threads_per_worker` must be at most 3, .* is 4\."),
+        ({"num_workers": 2, "threads_per_worker": 2}, r"must be at most 1, .* 2 CPUs .* node 3 CPUs; but it is 2\."),
+        ({"threads_per_worker": 4}, r"takes 4 CPUs \(`compute\.threads_per_worker`, .* has that: node 3 CPUs\."),
     ],
 )  # fmt: skip
 def test_more_than_the_cluster_has_is_refused(tokens, make_job, settings, words):
@@ -399,7 +396,11 @@ def test_each_worker_has_a_gpu_where_the_cluster_has_any(
     ("num_gpus", "settings", "words"),
     [
         (0, {"accelerator": "gpu"}, r"`compute\.accelerator` is gpu, but the cluster has no GPU"),
-        (1, {"num_workers": 2}, r"must be at most 1, for the cluster has 8 CPUs and 1 GPUs"),
+        (
+            1,
+            {"num_workers": 2},
+            r"must be at most 1, .* takes 1 CPU and 1 GPU and .* node 8 CPUs and 1 GPU;",
+        ),
     ],
 )
 def test_gpus_that_are_not_there_are_refused(tokens, make_job, num_gpus, settings, words):

@@ -8,7 +8,7 @@ import pytest
 from pipeline.cleaning import judging
 from pipeline.cleaning.judging import Judge, judged
 from pipeline.cleaning.rules_parameters import RuleParameters
-from pipeline.compute import InProcess
+from pipeline.compute import ONE_CPU, InProcess
 
 JUDGE = Judge("own", RuleParameters(src_language="en", tgt_language="de", replace=[("seven", "7")]))
 ENGLISH = ["The clock strikes  seven.", "", "Salt &amp; pepper.", "x", "One word against many."]
@@ -20,7 +20,7 @@ class Pickling(InProcess):
 
     calls = 0
 
-    def map(self, function, items, on_done=None, *, use_gpu=False):
+    def map(self, function, items, on_done=None, need=ONE_CPU):
         self.calls += 1
         function, items = pickle.loads(pickle.dumps((function, items)))
         super().map(function, items[:1])

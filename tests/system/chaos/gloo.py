@@ -8,7 +8,7 @@ from multiprocessing.connection import wait
 import torch
 import torch.distributed as dist
 
-from pipeline.compute import InProcess
+from pipeline.compute import InProcess, Resources
 from tests.system.chaos.training import DriverKilledError, work
 
 MAX_STARTS = 40
@@ -38,8 +38,8 @@ class Gloo(InProcess):
         self._processes, self._place = processes, place
         self.num_starts = 0
 
-    def num_cpus(self):
-        return 4
+    def machines(self):
+        return {"here": Resources(4)}
 
     def train(self, worker, task, group):
         while self.num_starts < MAX_STARTS:

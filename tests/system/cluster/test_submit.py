@@ -170,11 +170,24 @@ def test_rays_own_job_submit_runs_the_command_on_the_cluster(
     assert "evaluate                   built in" in done.stdout
 
 
-def test_more_than_the_cluster_has_is_refused_before_the_first_stage(submit, tmp_path):
-    workers = ("--set", "compute.num_workers=8", "--set", "train.micro_batches_per_step=8")
-    done = submit("own.toml", "--root", tmp_path / "other", *workers)
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (
+            ["compute.num_workers=8", "train.micro_batches_per_step=8"],
+            "`compute.num_workers` must be at most 2, for each worker takes 1 CPU and the cluster",
+        ),
+        (
+            ["compute.resources.clean.custom={highmem=1}"],
+            "Each task of clean takes 1 CPU and 1 highmem (`compute.resources.clean`), but no ",
+        ),
+    ],
+)
+def test_more_than_the_cluster_has_is_refused_before_the_first_stage(submit, tmp_path, asked, told):
+    sets = [word for each in asked for word in ("--set", each)]
+    done = submit("own.toml", "--root", tmp_path / "other", *sets)
     assert done.returncode == 2
-    assert "`compute.num_workers` must be at most 2, for the cluster has 2 CPUs" in done.stdout
+    assert told in done.stdout
     assert not list((tmp_path / "other").glob("download/*"))
 
 

@@ -53,6 +53,12 @@ def count_kinds(texts: pa.StringArray) -> Counts:
     return Counts(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
+def longest_words(texts: pa.StringArray) -> npt.NDArray[np.int32]:
+    """Of each text (no nulls) the characters of its longest word in a script with spaces."""
+    none = np.zeros(0, dtype=np.int32)
+    return np.concatenate([none, *(_longest(part) for part in _parts(texts))])
+
+
 def bytes_of(texts: pa.StringArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """The bytes of all texts, one after the other, and where each begins and the last ends."""
     _, offsets, data = texts.buffers()
@@ -69,10 +75,7 @@ def _parts(texts: pa.StringArray) -> Iterator[pa.StringArray]:
 
 
 def _counts(texts: pa.StringArray) -> Counts:
-    # A space after each text: so each has a character, and no word goes on into the next text.
-    kinds = _kinds()[_codes(pc.binary_join_element_wise(texts, " ", ""))]
-    lengths = pc.utf8_length(texts).to_numpy() + 1
-    first = np.cumsum(lengths) - lengths
+    kinds, first = _kinds_of(texts)
     is_letter = kinds & _LETTER
     is_visible = (kinds & _WHITE) == 0
     is_start = _word_starts(kinds, is_visible)
@@ -82,6 +85,24 @@ def _counts(texts: pa.StringArray) -> Counts:
         has_letter[starts] = np.maximum.reduceat(is_letter, starts)
     flags = (is_start, has_letter, is_visible, is_letter)
     return Counts(*(np.add.reduceat(each, first, dtype=np.int32) for each in flags))
+
+
+def _longest(texts: pa.StringArray) -> npt.NDArray[np.int32]:
+    kinds, first = _kinds_of(texts)
+    breaks = np.flatnonzero(kinds & (_WHITE | _ALONE))
+    runs = (np.diff(breaks, prepend=-1) - 1).astype(np.int32)
+    longest: npt.NDArray[np.int32] = np.maximum.reduceat(runs, np.searchsorted(breaks, first))
+    return longest
+
+
+def _kinds_of(texts: pa.StringArray) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """The kinds of all characters, and where each text begins.
+
+    A space comes after each: so each has a character, and no word goes on into the next text.
+    """
+    kinds = _kinds()[_codes(pc.binary_join_element_wise(texts, " ", ""))]
+    lengths = pc.utf8_length(texts).to_numpy() + np.int64(1)
+    return kinds, np.cumsum(lengths) - lengths
 
 
 def _word_starts(

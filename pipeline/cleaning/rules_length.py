@@ -7,7 +7,7 @@ written without it: there every character counts as a word.
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.cleaning.characters import UNSPACED, WHITE
+from pipeline.cleaning.characters import longest_words
 from pipeline.cleaning.rules_parameters import RuleParameters
 from pipeline.cleaning.sizes import Sizes, measure
 
@@ -83,10 +83,8 @@ def _has_no_long_word(
     suspects = batch[side].filter(is_suspect)
     if not len(suspects):
         return fits
-    pattern = f"[^{WHITE}{UNSPACED}]{{{parameters.max_word_chars + 1}}}"
-    return pc.replace_with_mask(
-        fits, is_suspect, pc.invert(pc.match_substring_regex(suspects, pattern))
-    )
+    none_is_long = longest_words(suspects) <= parameters.max_word_chars
+    return pc.replace_with_mask(fits, is_suspect, pa.array(none_is_long))
 
 
 def _within(one: pa.Int32Array, other: pa.Int32Array, max_ratio: float) -> pa.BooleanArray:

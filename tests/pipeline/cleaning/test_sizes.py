@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pipeline.cleaning.characters import BLANK, UNSPACED, WHITE, WIDE
+from pipeline.cleaning.characters import BLANK, UNSPACED, WHITE, WIDE, longest_words
 from pipeline.cleaning.sizes import measure, num_words
 
 # The neighbours of characters that matter, in their bytes too: U+0085 is C2 85, U+00AB is C2 AB …
@@ -41,6 +41,14 @@ def test_sizes_are_what_the_characters_say(column, first):
     assert found == {name: [row[name] for row in wanted] for name in found}
     for text, bound in zip(column[first:], bounds, strict=True):
         assert bound >= max((len(word) for word in text.split(" ")), default=0)
+
+
+@example(["a " * 9, "", "bbb"], 1)
+@given(st.lists(texts, max_size=12), st.integers(0, 12))
+def test_the_longest_word_is_the_longest_of_all(column, first):
+    words = [re.findall(f"[^{WHITE}{UNSPACED}]+", text) for text in column[first:]]
+    found = longest_words(pa.array(column, pa.string()).slice(first)).tolist()
+    assert found == [max(map(len, each), default=0) for each in words]
 
 
 @pytest.mark.parametrize("character", sorted({*CHARACTERS, *map(chr, range(0x80, 0x100))}))

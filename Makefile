@@ -7,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: help install quickstart test check chaos lint
+.PHONY: help install quickstart test check chaos lint with-iproute2 with-chromium
 help:
 	@sed -n 's/^# //p' Makefile
 
@@ -27,13 +27,13 @@ $(INSTALLED): pyproject.toml constraints.txt
 quickstart: $(INSTALLED)
 	$(BIN)/traduko run quickstart
 
-test: lint
+test: lint with-iproute2
 	$(BIN)/pytest
 
 check: lint
 	$(BIN)/pytest -m "not slow and not ray and not long"
 
-chaos: $(INSTALLED)
+chaos: $(INSTALLED) with-iproute2 with-chromium
 	$(BIN)/pytest tests/system/chaos/long.py
 	$(BIN)/pytest -m long tests/system
 
@@ -42,3 +42,15 @@ lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Debian's packages that some tests need. Without them those do with less, or are skipped, and say so.
+with-iproute2:
+	@$(call debian,ip,iproute2,machines in namespaces)
+with-chromium:
+	@$(call debian,chromium,chromium,pages in a browser)
+
+debian = command -v $(1) >/dev/null || \
+  { export DEBIAN_FRONTEND=noninteractive; get="apt-get -qq -y --no-install-recommends install $(2)"; \
+    echo "installing $(2), for tests of $(3)"; \
+    $$get >/dev/null 2>&1 || { apt-get -qq update && $$get; } >/dev/null 2>&1; } || \
+  echo "$(2) is missing, and cannot be installed from here: for tests of $(3), apt-get install $(2) as root."

@@ -7,6 +7,7 @@ Without an address it runs in this process alone. While NOTES/slow is there, tra
 
 import contextlib
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from flows.cluster import Cluster, make_ready
 from flows.run import Workplace, document, make_run
 from pipeline.compute import InProcess
 from pipeline.ray_compute import RayCompute
+from tests.system.machines.namespaces import MACHINE
 
 RECIPE = str(Path(__file__).parent / "spread.toml")
 
@@ -42,9 +44,7 @@ class Display:
 
 def note(folder, stage):
     """This machine has worked for a stage."""
-    import ray
-
-    Path(folder, f"{stage}@{ray.util.get_node_ip_address()}").touch()
+    Path(folder, f"{stage}@{os.environ[MACHINE]}").touch()
 
 
 class Noted:

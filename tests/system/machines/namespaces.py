@@ -1,6 +1,7 @@
 """Three machines in one: network namespaces with addresses of their own, each a node of a cluster.
 
-Needs root and iproute2. Names and addresses follow from the process, so that two can run at once.
+Needs root and iproute2: where they cannot be made, `processes.py` has nodes without them. Names and
+addresses follow from the process, so that two can run at once.
 """
 
 import contextlib
@@ -9,24 +10,27 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 PROJECT = Path(__file__).resolve().parents[3]
 RAY = str(Path(sys.executable).parent / "ray")
 NUM_MACHINES = 3
 NUM_TRIES = 3
 PORT = 6379
+MACHINE = "TRADUKO_TEST_MACHINE"
+"""The variable that tells what runs on a machine which one that is."""
 NODE = ["--block", "--disable-usage-stats", f"--object-store-memory={100 << 20}"]
 QUICK_TO_NOTICE = {
     "RAY_health_check_period_ms": "1000",
     "RAY_health_check_timeout_ms": "2000",
     "RAY_health_check_failure_threshold": "6",
 }
+
+
+class CannotBeMadeError(Exception):
+    """This machine makes no network namespaces for us."""
 
 
 class Machines:
@@ -48,11 +52,11 @@ class Machines:
     def head(self) -> str:
         return f"{self.address_of(0)}:{PORT}"
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """Of whatever runs on them."""
+    def environment(self, machine: int) -> dict[str, str]:
+        """Of whatever runs on one."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         return clean | QUICK_TO_NOTICE | {
+            MACHINE: str(machine),
             "PYTHONPATH": str(PROJECT), "HOME": str(self.folder), "GLOO_SOCKET_IFNAME": "eth0",
             "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "ab" * 32,
         }  # fmt: skip
@@ -61,7 +65,7 @@ class Machines:
         """Start a command on a machine."""
         return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
             ["ip", "netns", "exec", self._name(machine), *command],
-            env=self.environment, cwd=PROJECT, **options,
+            env=self.environment(machine), cwd=PROJECT, **options,
         )  # fmt: skip
 
     def cut(self, machine: int) -> None:
@@ -147,22 +151,23 @@ def wait_until(holds, log: Path | None = None, limit_s: float = 180) -> None:  #
 
 
 @contextlib.contextmanager
-def machines() -> Iterator[Machines]:
-    """Three machines that form a cluster; the test is skipped where this cannot be."""
+def machines(folder: Path) -> Iterator[Machines]:
+    """Three machines that form a cluster.
+
+    Raises:
+        CannotBeMadeError: That says why.
+    """
     if os.geteuid() != 0 or not shutil.which("ip"):
-        pytest.skip("needs root and iproute2 for network namespaces (apt-get install iproute2)")
-    folder = Path(tempfile.mkdtemp(prefix="tr", dir="/tmp"))  # Ray's sockets need a short path
+        raise CannotBeMadeError("root and iproute2 are needed (apt-get install iproute2)")
     made = Machines(folder)
     try:
         made.connect()
     except subprocess.CalledProcessError as error:
         with contextlib.suppress(subprocess.CalledProcessError):
             made.remove()
-        shutil.rmtree(folder)
-        pytest.skip(f"network namespaces cannot be made here: {error.stderr.strip()}")
+        raise CannotBeMadeError(error.stderr.strip()) from None
     try:
         made.start_nodes()
         yield made
     finally:
         made.remove()
-        shutil.rmtree(folder, ignore_errors=True)

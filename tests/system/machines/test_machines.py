@@ -1,24 +1,37 @@
-"""The whole pipeline on a cluster of three machines with their own addresses."""
+"""The whole pipeline on a cluster of three machines, with their own addresses where that can be."""
 
+import contextlib
 import json
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
-from tests.system.machines.namespaces import PROJECT, machines, wait_until
+from tests.system.machines.namespaces import PROJECT, CannotBeMadeError, machines, wait_until
+from tests.system.machines.processes import processes
 from tests.system.test_kills import contents
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(900)]
 
 DRIVER = [sys.executable, "-m", "tests.system.machines.driver"]
+WORKERS = {"1", "2"}
+"""Machines that run work."""
 QUICK_TO_GO_ON = {"RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": "30"}
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    with machines() as made:
+    folder = Path(tempfile.mkdtemp(prefix="tr", dir="/tmp"))  # Ray's sockets need a short path
+    with contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            made = stack.enter_context(machines(folder))
+        except CannotBeMadeError as error:
+            print(f"no network namespaces: {error}")
+            made = stack.enter_context(processes(folder))
         yield made
 
 
@@ -57,7 +70,7 @@ def result(driver):
 
 
 def where(notes, stage):
-    """Addresses of the machines that worked for a stage."""
+    """The machines that worked for a stage."""
     return {path.name.partition("@")[2] for path in notes.glob(f"{stage}@*")}
 
 
@@ -68,6 +81,8 @@ def spread(cluster, place):
 
 
 def test_a_machine_that_does_not_see_the_root_is_named_before_anything_runs(cluster, place):
+    if not cluster.hidden:
+        pytest.skip("machines that are processes of one see the same folders")
     driver = start(cluster, cluster.hidden / "root", place / "notes", "2")
     _, told = driver.communicate(timeout=200)
     assert driver.returncode != 0
@@ -76,9 +91,8 @@ def test_a_machine_that_does_not_see_the_root_is_named_before_anything_runs(clus
 
 
 def test_work_spreads_over_the_machines_and_gives_the_same_bits(cluster, place, spread, alone):
-    both = {cluster.address_of(1), cluster.address_of(2)}
     for stage in ("tokenize", "train", "evaluate"):
-        assert where(place / "notes", stage) == both, stage
+        assert where(place / "notes", stage) == WORKERS, stage
     assert contents(spread) == contents(alone)
     assert spread["scores"] == alone["scores"]
 
@@ -93,7 +107,7 @@ def test_training_goes_on_without_a_machine_whose_link_is_cut(cluster, place, sp
         shutil.rmtree(root / folder)
     driver = start(cluster, root, notes, "[1, 2]")
     wait_until(lambda: driver.poll() is not None or list(root.glob("work/train/*/step-*")))
-    assert where(notes, "train") == {cluster.address_of(1), cluster.address_of(2)}
+    assert where(notes, "train") == WORKERS
     cluster.cut(2)
     (notes / "slow").unlink()
     finished = result(driver)

@@ -156,9 +156,9 @@ def _by_name(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def _write_rows(table: Path, out: Path) -> None:
-    import pyarrow.parquet as pq
+    from pipeline.tables import open_parquet
 
-    with pq.ParquetFile(table) as file:
+    with open_parquet(table) as file:
         rows = next(file.iter_batches(SAMPLE_ROWS), None)
         names = file.schema_arrow.names
     with out.open("w", encoding="utf-8", newline="") as text:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.errors import CorpusError
 from pipeline.fetching.packed import open_unpacked
 from pipeline.reading.lines import MAX_LINE_BYTES, checked
+from pipeline.tables import open_parquet
 
 DEFAULT_FIELD = "src"
 _PARQUET_ROWS = 4_096
@@ -94,7 +94,7 @@ def _json_text(line: str, name: str, number: int, field: str) -> str:
 def _read_parquet(path: Path, column: str) -> Iterator[str]:
     number = 0
     try:
-        with pq.ParquetFile(checked(path).path) as parquet:
+        with open_parquet(checked(path).path) as parquet:
             _check_column(parquet.schema_arrow, column, path)
             for batch in parquet.iter_batches(_PARQUET_ROWS, columns=[column], use_threads=False):
                 for text in batch.column(0).to_pylist():

@@ -32,6 +32,9 @@ REJECTED = PAIRS.append(pa.field("rule", pa.string(), nullable=False))
 
 ROWS_PER_SHARD = 1_000_000
 BATCH_ROWS = 65_536
+DIGEST_ROWS = 8_192
+"""Read at a time where only their bytes are wanted: as fast, for a fraction of the memory."""
+READ_BYTES = 1 << 20
 
 
 class ParquetShards:
@@ -87,12 +90,25 @@ class ParquetShards:
         self._rows_in_shard = 0
 
 
-def read_batches(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
-    """Rows of Parquet or Arrow IPC files, in order, in bounded memory."""
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file to read it a part at a time.
+
+    Arrow's default fetches at once all that will be asked for: memory would hold whole files.
+    """
+    return pq.ParquetFile(path, buffer_size=READ_BYTES, pre_buffer=False)
+
+
+def read_batches(paths: Iterable[Path], batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
+    """Rows of Parquet or Arrow IPC files, in order, in bounded memory.
+
+    Args:
+        paths: Of the files.
+        batch_rows: At most so many rows of Parquet at a time.
+    """
     for path in paths:
         if path.suffix == ".parquet":
-            with pq.ParquetFile(path) as file:
-                yield from file.iter_batches(batch_size=BATCH_ROWS)
+            with open_parquet(path) as file:
+                yield from file.iter_batches(batch_size=batch_rows)
         else:
             with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
                 for index in range(reader.num_record_batches):
@@ -118,7 +134,7 @@ def is_table(path: Path) -> bool:
 def rows_digest(path: Path) -> tuple[int, str]:
     """Number of rows of a table file, and the digest of their values."""
     digest = RowsDigest()
-    for batch in read_batches([path]):
+    for batch in read_batches([path], DIGEST_ROWS):
         digest.update(batch)
     return digest.num_rows, digest.hexdigest()
 

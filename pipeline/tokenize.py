@@ -27,6 +27,7 @@ from pipeline.job import Job
 from pipeline.pieces.row_hash import row_hashes
 from pipeline.pieces.tokenizer import Side, Tokenizer
 from pipeline.reading.formats import read_corpus
+from pipeline.tables import open_parquet
 from pipeline.text import normalise_column
 
 SIDES: tuple[Side, Side] = ("src", "tgt")
@@ -125,7 +126,7 @@ def tokenize(
 
 def encode_piece(piece: Piece, tokenizer: str, max_pieces: int) -> EncodedPiece:
     """Encode one row group and sort it by row hash. Its text is normalised already."""
-    with pq.ParquetFile(piece.path) as file:
+    with open_parquet(Path(piece.path)) as file:
         rows = file.read_row_group(piece.row_group).combine_chunks()
     sources, lines = _whole(rows["source"]), rows["line"].to_numpy()
     table, returns = _encode([_whole(rows[side]) for side in SIDES], _tokenizer(tokenizer))
@@ -182,7 +183,7 @@ def _round_trip(made: Sequence[EncodedPiece], rows: int) -> Json:
 
 def _pieces(paths: Sequence[Path], scratch: Path) -> Iterator[Piece]:
     for shard, path in enumerate(paths):
-        for group in range(pq.ParquetFile(path).num_row_groups):
+        for group in range(pq.read_metadata(path).num_row_groups):
             yield Piece(str(path), group, str(scratch / f"{shard:05d}-{group:05d}.arrow"))
 
 

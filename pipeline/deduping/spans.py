@@ -62,7 +62,7 @@ def read_span(span: Span) -> Iterator[pa.RecordBatch]:
 
 
 def _read_part(part: Part) -> Iterator[pa.RecordBatch]:
-    with pq.ParquetFile(part.path) as file:
+    with tables.open_parquet(Path(part.path)) as file:
         rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         groups: list[int] = []
         first = at = 0

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from pipeline.artifact import Artifact
 from pipeline.pieces.row_hash import row_hashes, sample_end
-from pipeline.tables import BATCH_ROWS, read_batches
+from pipeline.tables import BATCH_ROWS, open_parquet, read_batches
 
 
 class Sample:
@@ -37,7 +36,7 @@ class Sample:
 
 def _places(paths: list[Path]) -> Iterator[pa.RecordBatch]:
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with open_parquet(path) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=["source", "line"])
 
 

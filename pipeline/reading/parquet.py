@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pipeline.errors import CorpusError
 from pipeline.reading.faults import Chunk, Fault
 from pipeline.reading.lines import MAX_LINE_BYTES, File, utf8_fault
 from pipeline.sources import Layout
+from pipeline.tables import open_parquet
 
 _MAGIC = b"PAR1"
-_BUFFER_BYTES = 2**20
 _MAX_NAMES = 12
 
 
@@ -36,7 +35,7 @@ def read_parquet(file: File, layout: Layout, batch_rows: int) -> Iterator[Chunk]
                 "Unpack it, or set `format`."
             )
     try:
-        with pq.ParquetFile(file.path, buffer_size=_BUFFER_BYTES, pre_buffer=False) as parquet:
+        with open_parquet(file.path) as parquet:
             _check_columns(parquet.schema_arrow, names, file.name)
             line = 1
             for batch in parquet.iter_batches(batch_rows, columns=names, use_threads=False):

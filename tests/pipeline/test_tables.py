@@ -1,3 +1,6 @@
+from pathlib import Path
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -72,3 +75,27 @@ def test_an_empty_table_is_a_table(tmp_path):
         pass
     [path] = tmp_path.glob("*.parquet")
     assert rows_digest(path)[0] == 0
+
+
+def test_reading_holds_a_part_of_a_file_and_not_the_file(tmp_path):
+    numbers = np.random.default_rng(1).integers(1 << 62, size=1_000_000)
+    rows = pa.record_batch([pa.array(numbers).cast(pa.string())], names=["text"])
+    with ParquetShards(tmp_path, rows.schema) as shards:
+        shards.write(rows)
+    [path] = tmp_path.glob("*.parquet")
+    del rows
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in read_batches([path], 1000)]
+    assert path.stat().st_size > 8_000_000
+    assert max(held) < path.stat().st_size / 3
+
+
+def test_no_module_opens_parquet_in_another_way():
+    project = Path(__file__).parents[2]
+    openers = [
+        path.name
+        for room in ("pipeline", "flows", "infra")
+        for path in (project / room).rglob("*.py")
+        if "ParquetFile(" in path.read_text() or "pq.read_table" in path.read_text()
+    ]
+    assert openers == ["tables.py"]

@@ -5,11 +5,13 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests wait for half of their time.
+PYTEST := $(BIN)/pytest --numprocesses=2 --dist=loadfile
 INSTALLED := .venv/.installed
 
 .PHONY: help install quickstart test check chaos lint with-iproute2 with-chromium
 help:
-	@sed -n 's/^# //p' Makefile
+	@sed -n 's/^# make/make/p' Makefile
 
 install: $(INSTALLED)
 
@@ -28,10 +30,10 @@ quickstart: $(INSTALLED)
 	$(BIN)/traduko run quickstart
 
 test: lint with-iproute2
-	$(BIN)/pytest
+	$(PYTEST)
 
 check: lint
-	$(BIN)/pytest -m "not slow and not ray and not long"
+	$(PYTEST) -m "not slow and not ray and not long"
 
 chaos: $(INSTALLED) with-iproute2 with-chromium
 	$(BIN)/pytest tests/system/chaos/long.py

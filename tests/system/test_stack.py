@@ -2,10 +2,13 @@
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -87,6 +90,38 @@ def test_a_stages_deployment_reruns_that_stage_alone(folder, up):
     deployment(folder, up, "average", "recipe=mine.toml")
     assert attempts(folder, "train") == before["train"]
     assert attempts(folder, "average") != before["average"]
+
+
+def page(address):
+    """The text of a page once its scripts have run, in a real browser."""
+    done = subprocess.run(
+        ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu",
+         "--virtual-time-budget=40000", "--dump-dom", address],
+        capture_output=True, text=True, timeout=180, check=True,
+    )  # fmt: skip
+    return " ".join(
+        re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", done.stdout, flags=re.DOTALL).split()
+    )
+
+
+@pytest.mark.long
+def test_both_pages_show_the_run_in_a_browser(folder, up, tiny):
+    if not shutil.which("chromium"):
+        pytest.skip("needs a browser (apt-get install chromium)")
+    (folder / "mine.toml").write_text(Path(tiny).read_text())
+    deployment(folder, up, "run", "recipe=mine.toml")
+    prefect, mlflow = (
+        up["environment"][name].removesuffix("/api")
+        for name in ("PREFECT_API_URL", "MLFLOW_TRACKING_URI")
+    )
+    [run, *_] = httpx.post(f"{prefect}/api/flow_runs/filter", json={}).raise_for_status().json()
+    shown = page(f"{prefect}/runs/flow-run/{run['id']}")
+    assert all(word in shown for word in ("Flow nmt", "Deployment run", "Completed", "Task runs"))
+    found = httpx.get(f"{mlflow}/ajax-api/2.0/mlflow/experiments/get-by-name?experiment_name=tiny")
+    number = found.raise_for_status().json()["experiment"]["experiment_id"]
+    shown = page(f"{mlflow}/#/experiments/{number}/runs")
+    assert "Experiments tiny Training runs" in shown
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown), "the run is named by its start"
 
 
 def test_down_leaves_nothing(folder, up):

@@ -440,11 +440,15 @@ def test_paths_are_relative_to_the_recipe(tmp_path):
     ("name", "content", "fields"),
     [
         ("a.tsv", "a\tb\nc\td\n", {}),
-        ("a.tsv.gz", gzip.compress(b"x\ta\tb\ny\tc\td\n"), {"columns": [1, 2]}),
+        ("a.tsv.gz", gzip.compress(b"x\ta\tb\ny\tc\td\n", mtime=0), {"columns": [1, 2]}),
         ("a.tsv", "en\tde\na\tb\nc\td\n", {"header": True}),
         ("a.jsonl", jsonl(PAIR, {"src": "c", "tgt": "d"}), {}),
         ("a.parquet", as_parquet([("a", "b"), ("c", "d")])[0], {}),
-        ("a.tmx.gz", gzip.compress(as_tmx([("a", "b"), ("c", "d")])[0]), {"columns": ["en", "de"]}),
+        (
+            "a.tmx.gz",
+            gzip.compress(as_tmx([("a", "b"), ("c", "d")])[0], mtime=0),
+            {"columns": ["en", "de"]},
+        ),
         ("a.po", as_po([("a", "b"), ("c", "d")])[0], {}),
         ("a.mo", as_mo([("a", "b"), ("c", "d")])[0], {}),
     ],

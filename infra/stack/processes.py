@@ -78,13 +78,16 @@ def marks(beginning: str) -> set[str]:
     return {mark for mark in found if mark.startswith(beginning)}
 
 
-def end(mark: str, first: Sequence[int], patience_s: float) -> set[psutil.Process]:
+def end(
+    mark: str, first: Sequence[int], patience_s: float, rest_s: float | None = None
+) -> set[psutil.Process]:
     """End all processes of a mark; those that could not be ended.
 
     Args:
         mark: Its beginning.
         first: Pids that are asked to end before all others, so that they can end their children.
-        patience_s: How long these get before all are asked, and these before all are killed.
+        patience_s: How long these get before all are asked.
+        rest_s: How long those get before all are killed; none = as long.
     """
     known = family(mark)
     leaders = {process for process in known if process.pid in first}
@@ -92,11 +95,19 @@ def end(mark: str, first: Sequence[int], patience_s: float) -> set[psutil.Proces
     known = _wait(mark, known, patience_s, until=lambda left: not left & leaders)
     known = _wait(mark, known, GRACE_S)
     _send(known, "terminate")
-    known = _wait(mark, known, patience_s)
+    known = _wait(mark, known, patience_s if rest_s is None else rest_s)
     for _ in range(NUM_KILLS):
         _send(known, "kill")
         known = _wait(mark, known, GRACE_S)
     return known
+
+
+def command_line(process: psutil.Process) -> str:
+    """As the process itself has it now: Ray's workers and services change theirs."""
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def memory_bytes(mark: str) -> int:

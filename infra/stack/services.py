@@ -5,6 +5,7 @@ which its variable for Windows and macOS decides: else its ports listen on every
 """
 
 import os
+import re
 import secrets
 import sys
 from collections.abc import Callable, Mapping
@@ -30,6 +31,18 @@ OBJECT_STORE_BYTES = 200 << 20
 HEALTH_TIMEOUT_S = 5.0
 SINGLE_MACHINE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Makes 127.0.0.1 the address of Ray's node, for the head and for those that connect to it."""
+
+
+HOST = "ray"
+"""The service that runs other people's programs, and holds nothing that is not lost anyway."""
+_OF_THE_HOST = re.compile(
+    r"^ray::|^ray-dashboard|/(site|dist)-packages/ray/|-m ray\.|multiprocessing\.\w+ import main"
+)
+
+
+def is_job(command_line: str) -> bool:
+    """Whether a process of the host's family is somebody's program, and no part of Ray."""
+    return not _OF_THE_HOST.search(command_line)
 
 
 @dataclass(frozen=True)
@@ -117,7 +130,7 @@ def _ray(site: Site) -> Service:
     environment = {**site.environment, **site.exports}
     del environment["RAY_ADDRESS"], environment["RAY_API_SERVER_ADDRESS"]  # it is that address
     return Service(
-        "ray",
+        HOST,
         tuple(command),
         environment,
         site.url("ray-dashboard"),

@@ -14,7 +14,7 @@ import httpx
 
 from infra.stack import processes, state
 from infra.stack.ports import choose, is_free
-from infra.stack.services import PORTS, Service
+from infra.stack.services import HOST, PORTS, Service, is_job
 from infra.stack.state import Started, State
 from pipeline.errors import TradukoError
 
@@ -257,8 +257,13 @@ class Stack:
     def _stop(self, name: str) -> None:
         """End a service and all that it started."""
         memory = self.memory
-        known = memory.services.get(name)
-        processes.end(_mark(memory, name), [known.pid] if known else [], PATIENCE_S)
+        known, mark = memory.services.get(name), _mark(memory, name)
+        if name == HOST:  # it would take its jobs along, and wait half a minute for its own actors
+            family = processes.family(mark)
+            jobs = [each.pid for each in family if is_job(processes.command_line(each))]
+            processes.end(mark, jobs, PATIENCE_S, processes.GRACE_S)
+        else:
+            processes.end(mark, [known.pid] if known else [], PATIENCE_S)
         rest = {other: each for other, each in memory.services.items() if other != name}
         state.write(self.folder, memory.model_copy(update={"services": rest}))
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 
 from infra.stack import processes, state
 from infra.stack.ports import is_free
+from pipeline.events import EVENTS_FILE, read_events
 
 PREFECT = str(Path(sys.executable).parent / "prefect")
 
@@ -124,7 +126,12 @@ def test_both_pages_show_the_run_in_a_browser(folder, up, tiny):
     assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", shown), "the run is named by its start"
 
 
-def test_down_leaves_nothing(folder, up):
+def test_down_lets_a_job_save_and_leaves_nothing(folder, up, tiny):
+    endless = ["--set", "name=endless", "--set", "train.max_steps=1000000"]
+    job = [sys.executable, "-m", "flows.cli", "submit", tiny, *endless, "--detach"]
+    environment = {**os.environ, **up["environment"]}
+    subprocess.run(job, cwd=folder, env=environment, check=True, timeout=300, capture_output=True)
+    events = wait_for_a_new_step(folder / "artifacts" / "work" / "train")
     memory = state.read(folder / "artifacts" / "stack", print)
     ran = family(folder)
     assert len(ran) > 10
@@ -133,6 +140,18 @@ def test_down_leaves_nothing(folder, up):
     assert processes.family(memory.mark) == set()
     assert all(is_free(port) for port in memory.ports.values())
     assert not Path(memory.scratch).exists()
+    assert [event["kind"] for event in read_events(events)[-2:]] == ["checkpoint", "stopped"]
+
+
+def wait_for_a_new_step(work):
+    """The events of the training that goes on there, once it is past the recipe's own end."""
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        for step in work.glob("*/step-*"):
+            if int(step.name.partition("-")[2]) > 40:
+                return step.parent / EVENTS_FILE
+        time.sleep(0.5)
+    raise AssertionError("nothing is trained")
 
 
 def family(folder):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.stack.services import PORTS, Site, make_token, services, store_uri
+from infra.stack.services import PORTS, Site, is_job, make_token, services, store_uri
 
 
 @pytest.fixture
@@ -67,3 +67,26 @@ def test_the_token_is_this_users_alone_and_stays(tmp_path):
     assert path.stat().st_mode & 0o077 == 0
     make_token(path)
     assert path.read_text() == token
+
+
+@pytest.mark.parametrize(
+    ("command_line", "expected"),
+    [
+        ("ray::_StatsActor", False),
+        ("ray::JobSupervisor", False),
+        ("ray-dashboard-JobHead-0 (/venv/bin/python -B -c ...", False),
+        ("/venv/lib/python3.11/site-packages/ray/core/src/ray/raylet/raylet --node_id=7", False),
+        (
+            "/venv/bin/python3 -u /venv/lib/python3.11/site-packages/ray/dashboard/dashboard.py",
+            False,
+        ),
+        ("/venv/bin/python3 -m ray.scripts.scripts start --head", False),
+        ("python3 -B -c from multiprocessing.forkserver import main; main(25)", False),
+        ("python3 -B -c from multiprocessing.resource_tracker import main;main(25)", False),
+        ("/venv/bin/python3 -m flows.cli run quickstart --ray auto", True),
+        ("/bin/sh -c traduko run my.toml --ray auto", True),
+        ("python train_something.py", True),
+    ],
+)
+def test_a_job_is_no_part_of_ray(command_line, expected):
+    assert is_job(command_line) == expected

@@ -5,8 +5,6 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# Tests wait for half of their time.
-PYTEST := $(BIN)/pytest --numprocesses=2 --dist=loadfile
 INSTALLED := .venv/.installed
 
 .PHONY: help install quickstart test check chaos lint with-iproute2 with-chromium
@@ -29,15 +27,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 quickstart: $(INSTALLED)
 	$(BIN)/traduko run quickstart
 
-test: lint with-iproute2
-	$(PYTEST)
+test: check with-iproute2
+	$(BIN)/pytest -m "(slow or ray) and not long"
 
 check: lint
-	$(PYTEST) -m "not slow and not ray and not long"
+	$(BIN)/pytest --numprocesses=2 --dist=loadfile -m "not slow and not ray and not long"
 
 chaos: $(INSTALLED) with-iproute2 with-chromium
 	$(BIN)/pytest tests/system/chaos/long.py
-	$(BIN)/pytest -m long tests/system
+	$(BIN)/pytest -m long
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -55,7 +55,7 @@ def test_wrong_input_found_in_a_stage_is_one_line_under_prefect_too(traduko, tmp
 
 
 @pytest.mark.ray
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", pytest.param("SIGTERM", marks=pytest.mark.long)])
 def test_a_run_told_to_stop_while_training_ends_soon_and_leaves_only_its_checkpoints(
     tiny, tmp_path, name
 ):

@@ -41,12 +41,21 @@ def contents(document):
 @pytest.mark.ray
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(list(zip(STAGE_NAMES, itertools.cycle(MOMENTS))), id="once"),
+        pytest.param(
+            list(itertools.product(STAGE_NAMES, MOMENTS)), id="twice", marks=pytest.mark.long
+        ),
+    ],
+)
 def test_a_driver_killed_in_every_stage_ends_with_the_uninterrupted_runs_files(
-    finished, tiny, tmp_path
+    finished, tiny, tmp_path, kills
 ):
     _, uninterrupted = finished
     root = tmp_path / "root"
-    for stage, moment in itertools.product(STAGE_NAMES, MOMENTS):
+    for stage, moment in kills:
         killed = drive(tiny, root, stage, moment)
         assert killed.returncode == -signal.SIGKILL, f"{stage} {moment}: {killed.stderr}"
     rerun = drive(tiny, root)

@@ -175,7 +175,10 @@ def read_gz(path):
 
 
 @pytest.mark.slow
-def test_scores_of_16_systems_are_those_that_others_computed(shared_data):
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.long) for part in (1, 2, 3))]
+)
+def test_scores_of_16_systems_are_those_that_others_computed(shared_data, part):
     """mteval-v13a and v14, chrF++.py and tercom, to the digits that they give."""
     folder = shared_data / "wmt" / "system_outputs"
     with (folder / "expected_scores.tsv").open(encoding="utf-8", newline="") as file:
@@ -188,13 +191,14 @@ def test_scores_of_16_systems_are_those_that_others_computed(shared_data):
         "chrF++": (sacre("chrf2++", "chrF2++", CHRF(word_order=2, eps_smoothing=True)), 1.0),
         "TER": (ter, 0.01),
     }
-    for row in rows:
+    systems = sorted({row["hyp"] for row in rows})
+    assert len(systems) == 16
+    for row in (row for row in rows if row["hyp"] in systems[part::4]):
         hypotheses, references = (read_gz(folder / f"{row[side]}.gz") for side in ("hyp", "refs"))
         measure, unit = by_name[row["metric"]]
         found = unit * measure.score_of(measure.counts_of(hypotheses, references).sum(0).tolist())
         digits = len(row["expected"].partition(".")[2])
         assert f"{found:.{digits}f}" == f"{float(row['expected']):.{digits}f}", row
-    assert len({row["hyp"] for row in rows}) == 16
 
 
 def test_newstest2014_has_one_score_from_sgm_and_from_plain_text(shared_data, tmp_path):

@@ -52,4 +52,4 @@ class Job:
         With `use_gpu` each has a GPU to itself while it runs.
         """
         need = replace(self.need, num_gpus=int(use_gpu))
-        return self.compute.map(function, items, on_done, need)
+        return self.compute.map(function, items, on_done, need=need)

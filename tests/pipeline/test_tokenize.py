@@ -12,6 +12,7 @@ from pipeline import tables
 from pipeline import tokenize as stage
 from pipeline.batching import TokenShards
 from pipeline.builtin.quickstart import pairs
+from pipeline.compute import ONE_CPU
 from pipeline.config import TokenizeConfig
 from pipeline.errors import CorpusError
 from pipeline.pieces.subwords import id_type
@@ -265,7 +266,7 @@ def test_a_repeated_task_changes_nothing(run_tokenize, deduped, publish, pieces)
     """Engines retry tasks, and two copies of one may even run at a time."""
 
     class Twice:
-        def map(self, function, items, on_done=None):
+        def map(self, function, items, on_done=None, need=ONE_CPU):
             return [[function(item), function(item)][1] for item in items]
 
     text = deduped(PAIRS, rows_per_file=90)

@@ -82,7 +82,7 @@ class Cluster:
             answers = _ask_every_node(str(mark))
         finally:
             mark.unlink(missing_ok=True)
-        for node, answer in sorted(answers.items()):
+        for node, answer in sorted(answers):
             if answer:
                 raise _unfit(root, node, answer)
 
@@ -184,8 +184,8 @@ class _Watch:
         return True
 
 
-def _ask_every_node(mark: str) -> dict[str, str]:
-    """What is amiss on each node by its address: empty, or what it says."""
+def _ask_every_node(mark: str) -> list[tuple[str, str]]:
+    """Each node's host, and what is amiss there: empty, or what it says."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -197,7 +197,7 @@ def _ask_every_node(mark: str) -> dict[str, str]:
             name = f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})"
             asked[look.options(scheduling_strategy=pinned).remote(mark)] = name
     ray.wait(list(asked), num_returns=len(asked), timeout=PROBE_TIMEOUT_S)
-    return {name: _answer(reference) for reference, name in asked.items()}
+    return [(name, _answer(reference)) for reference, name in asked.items()]
 
 
 def _answer(reference: Any) -> str:  # noqa: ANN401 - Ray's

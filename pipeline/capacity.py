@@ -3,11 +3,11 @@
 Ray would wait without a word for a machine that may never come.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from pipeline.compute import Compute, Resources
+from pipeline.compute import Compute, Machine, Resources
 from pipeline.config import ComputeConfig
 from pipeline.errors import ConfigError
 
@@ -28,14 +28,14 @@ def task_need(settings: ComputeConfig, stage: str) -> Resources:
     return Resources(num_cpus, 0, int(asked.memory_gib * (1 << 30)), asked.custom)
 
 
-def num_places(machines: Mapping[str, Resources], need: Resources) -> int:
+def num_places(machines: Sequence[Machine], need: Resources) -> int:
     """How many tasks that need so much have room at once; none spans two machines."""
-    return sum(machine.places(need) for machine in machines.values())
+    return sum(machine.has.places(need) for machine in machines)
 
 
 def num_gpus(compute: Compute) -> int:
     """GPUs of the whole cluster."""
-    return sum(machine.num_gpus for machine in compute.machines().values())
+    return sum(machine.has.num_gpus for machine in compute.machines())
 
 
 def check_room(compute: Compute, settings: ComputeConfig, stage: str) -> None:
@@ -86,6 +86,6 @@ def share_of(compute: Compute, settings: ComputeConfig, most_useful: int) -> Sha
     return Share(wanted, need)
 
 
-def _listed(machines: Mapping[str, Resources]) -> str:
+def _listed(machines: Sequence[Machine]) -> str:
     """`node1 (10.0.0.1) 2 CPUs, node2 (10.0.0.2) 8 CPUs and 1 GPU`."""
-    return ", ".join(f"{name} {has}" for name, has in machines.items())
+    return ", ".join(f"{machine.name} {machine.has}" for machine in machines)

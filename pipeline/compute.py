@@ -49,6 +49,15 @@ class Resources:
 ONE_CPU = Resources()
 
 
+class Machine(NamedTuple):
+    """A node of a cluster."""
+
+    name: str
+    """Of its host, which may have several nodes."""
+    has: Resources
+    """In all, whether it is in use or not."""
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
@@ -101,8 +110,8 @@ class Compute(Protocol):
         """
         ...
 
-    def machines(self) -> dict[str, Resources]:
-        """What each machine has in all, by its name."""
+    def machines(self) -> list[Machine]:
+        """All that may run work."""
         ...
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
@@ -129,9 +138,9 @@ class InProcess:
                 on_done(len(results))
         return results
 
-    def machines(self) -> dict[str, Resources]:
+    def machines(self) -> list[Machine]:
         """One of one CPU: this process."""
-        return {"this process": ONE_CPU}
+        return [Machine("this process", ONE_CPU)]
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run the one worker here."""

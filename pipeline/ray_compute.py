@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from pipeline.compute import ONE_CPU, OnDone, Resources, TrainingWorker, WorkerGroup
+from pipeline.compute import ONE_CPU, Machine, OnDone, Resources, TrainingWorker, WorkerGroup
 from pipeline.errors import TradukoError
 
 T = TypeVar("T")
@@ -60,18 +60,19 @@ class RayCompute:
             raise _cause(error) from error
         return [results[index] for index in range(len(items))]
 
-    def machines(self) -> dict[str, Resources]:
-        """What each node that is alive has in all."""
+    def machines(self) -> list[Machine]:
+        """The nodes that are alive."""
         self._connect()
         import ray
 
-        nodes = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        return {
-            f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})": _resources(
-                dict(node["Resources"])
+        return [
+            Machine(
+                f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']})",
+                _resources(dict(node["Resources"])),
             )
-            for node in nodes
-        }
+            for node in ray.nodes()  # type: ignore[no-untyped-call]
+            if node["Alive"]
+        ]
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
         """Run `worker` on every worker of a group, joined in one torch process group."""

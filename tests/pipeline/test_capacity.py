@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.capacity import check_room, num_places, share_of
-from pipeline.compute import InProcess, Resources
+from pipeline.compute import InProcess, Machine, Resources
 from pipeline.config import ComputeConfig
 from pipeline.errors import ConfigError
 
@@ -14,7 +14,7 @@ class Machines(InProcess):
     """A cluster of machines."""
 
     def __init__(self, *machines):
-        self._machines = {f"n{number}": machine for number, machine in enumerate(machines)}
+        self._machines = [Machine(f"n{number}", has) for number, has in enumerate(machines)]
 
     def machines(self):
         return self._machines
@@ -66,8 +66,8 @@ def test_a_head_that_runs_no_work_offers_none():
     ],
 )
 def test_a_task_has_room_where_all_that_it_takes_is_left(need, expected):
-    has = {"a": Resources(4, 0, 8 * GIB), "b": Resources(8, 2, 16 * GIB, {"highmem": 3})}
-    assert num_places(has, need) == expected
+    has = [Resources(4, 0, 8 * GIB), Resources(8, 2, 16 * GIB, {"highmem": 3})]
+    assert num_places([Machine("one host", each) for each in has], need) == expected
 
 
 def resources(**stages):

@@ -92,5 +92,5 @@ def test_a_task_holds_what_is_reserved_for_it(compute):
 
     found = compute.map(held, [0], need=Resources(2, memory=1 << 20))
     assert found == [{"CPU": 2.0, "memory": float(1 << 20)}]
-    [machine] = compute.machines().values()
-    assert (machine.num_cpus >= 2, machine.memory > 1 << 30, machine.custom) == (True, True, {})
+    [(_, has)] = compute.machines()
+    assert (has.num_cpus >= 2, has.memory > 1 << 30, has.custom) == (True, True, {})

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 import pipeline.train
 from model.config import ModelConfig, TrainConfig
 from pipeline.artifact import Identity, Root
-from pipeline.compute import InProcess, Resources
+from pipeline.compute import InProcess, Machine, Resources
 from pipeline.config import ComputeConfig
 from pipeline.errors import ConfigError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
@@ -322,7 +322,7 @@ class Cluster(InProcess):
         self.asked = None
 
     def machines(self):
-        return {"node": self._has}
+        return [Machine("node", self._has)]
 
     def train(self, worker, task, group):
         self.asked = group.num_workers, group.num_threads

@@ -8,7 +8,7 @@ from multiprocessing.connection import wait
 import torch
 import torch.distributed as dist
 
-from pipeline.compute import InProcess, Resources
+from pipeline.compute import InProcess, Machine, Resources
 from tests.system.chaos.training import DriverKilledError, work
 
 MAX_STARTS = 40
@@ -39,7 +39,7 @@ class Gloo(InProcess):
         self.num_starts = 0
 
     def machines(self):
-        return {"here": Resources(4)}
+        return [Machine("here", Resources(4))]
 
     def train(self, worker, task, group):
         while self.num_starts < MAX_STARTS:

@@ -22,10 +22,10 @@ def main():
     found = {}
     for name, filters in job["filters"].items():
         pipeline = FilterPipeline.from_config(filters)
-        list(pipeline.filter(pairs[:10]))  # loads what it needs
-        started = time.process_time()
-        kept = list(pipeline.filter(pairs))
-        took_s = time.process_time() - started
+        for _ in range(2):  # the first time it loads what it needs
+            started = time.process_time()
+            kept = list(pipeline.filter(pairs))
+            took_s = time.process_time() - started
         found[name] = {"cpu_s": took_s, "kept": lines_of(set(kept), pairs)}
     found["files"] = {"cpu_s": through_files(job)}
     json.dump(found, sys.stdout)

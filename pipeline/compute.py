@@ -115,7 +115,11 @@ class Compute(Protocol):
         ...
 
     def train(self, worker: TrainingWorker, task: Any, group: WorkerGroup) -> None:  # noqa: ANN401
-        """Run `worker` on every worker of a group, joined in one torch process group."""
+        """Run `worker` on every worker of a group, joined in one torch process group.
+
+        Raises:
+            LostWorkersError: If workers are lost more often than others are started for them.
+        """
         ...
 
 

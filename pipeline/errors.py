@@ -15,6 +15,10 @@ class TradukoError(Exception):
         super().__init__("\n".join(map(printable, message.split("\n"))))
 
 
+class LostWorkersError(TradukoError):
+    """Workers were lost, time and again, by no fault of what they were doing."""
+
+
 class InputError(TradukoError):
     """What the user gave cannot be used as it is."""
 

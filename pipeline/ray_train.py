@@ -14,10 +14,10 @@ import torch
 from ray.train.torch import TorchConfig, TorchTrainer
 
 from pipeline.compute import Resources, TrainingWorker, WorkerGroup
-from pipeline.errors import TradukoError
+from pipeline.errors import LostWorkersError, TradukoError
 
 MAX_RESTARTS = 3
-"""Restarts of lost workers before a run fails; each goes on from the newest checkpoint."""
+"""Restarts of lost workers before it is looked whether they got on meanwhile."""
 GROUP_TIMEOUT_S = 600
 """A collective that hangs longer than this ends the worker group."""
 WAIT_S = 0.2
@@ -45,7 +45,7 @@ def fit(
 
     Raises:
         TradukoError: At once if the workers raised it; or if they failed in another way more than
-            `MAX_RESTARTS` times.
+            `MAX_RESTARTS` times; `LostWorkersError` if the last time they were lost.
         KeyboardInterrupt: If interrupted, after the workers were given time to save.
     """
     os.environ.setdefault("RAY_TRAIN_HEALTH_CHECK_INTERVAL_S", "0.5")
@@ -144,11 +144,13 @@ class _Leaving:
 
 def _cause(error: Exception) -> Exception:
     """A worker's own error for the user where there is one: the others only missed that worker."""
-    failures = getattr(error, "worker_failures", {}).values()
+    failures = list(getattr(error, "worker_failures", {}).values())
     inner = [getattr(failure, "_base_exc", failure) for failure in failures]
     for cause in inner:
         if isinstance(cause, TradukoError | OSError):
             return cause
-    if inner:
-        return TradukoError(f"Training failed: {type(inner[0]).__name__}: {inner[0]}")
-    return TradukoError(f"Training failed: {error}")
+    # What a worker raises carries that. Where one is lost, the others only raise that they miss it.
+    lost = [failure for failure in failures if not hasattr(failure, "_base_exc")]
+    first = (lost or inner or [error])[0]
+    kind = LostWorkersError if lost else TradukoError
+    return kind(f"Training failed: {type(first).__name__}: {first}")

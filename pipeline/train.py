@@ -27,7 +27,7 @@ from pipeline.artifact import Artifact, Json
 from pipeline.batching import Int64s, Plan, TokenShards, TokenTable, dev_batches
 from pipeline.capacity import share_of
 from pipeline.compute import IsLeaving, WorkerGroup
-from pipeline.errors import ConfigError, TradukoError
+from pipeline.errors import ConfigError, LostWorkersError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
 from pipeline.job import Job, Progress
 from pipeline.prefetch import prefetch
@@ -90,7 +90,7 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
     )
     events = job.work / EVENTS_FILE
     with _following(events, config.max_steps, job.progress):
-        job.compute.train(run_worker, task, group)
+        _train_on(task, group, job)
     history = _require_end(job.work, config)
     _publish(job.work, job.out, history.kept_steps(config))
     return {
@@ -102,6 +102,27 @@ def train(seed: int, model: ModelConfig, config: TrainConfig, tokenize: Artifact
         "device": task.device,
         **_last_metrics(events),
     }
+
+
+def _train_on(task: Task, group: WorkerGroup, job: Job) -> None:
+    """Train to the end, however often workers are lost, as long as they get on in between.
+
+    Raises:
+        LostWorkersError: If they do not.
+    """
+    while True:
+        reached = _newest_step(job.work)
+        try:
+            return job.compute.train(run_worker, task, group)
+        except LostWorkersError as error:
+            step = _newest_step(job.work)
+            if step <= reached:
+                raise
+            job.say(f"train: {error} Going on from step {step}.")
+
+
+def _newest_step(work: Path) -> int:
+    return max(checkpoint.steps(work), default=0)
 
 
 def run_worker(task: Task, is_leaving: IsLeaving) -> None:

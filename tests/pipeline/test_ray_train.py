@@ -10,7 +10,7 @@ import torch.distributed as dist
 import pipeline.ray_train
 from flows.cluster import Cluster
 from pipeline.compute import ONE_CPU, WorkerGroup
-from pipeline.errors import CorpusError
+from pipeline.errors import CorpusError, LostWorkersError
 
 pytestmark = [
     pytest.mark.ray,
@@ -81,6 +81,18 @@ def test_of_several_workers_errors_the_one_for_the_user_is_told():
     assert str(pipeline.ray_train._cause(failed)) == "Line 7 must be text."
     failed.worker_failures = {0: RuntimeError("gone")}
     assert str(pipeline.ray_train._cause(failed)) == "Training failed: RuntimeError: gone"
+
+
+def test_workers_that_are_lost_again_and_again_are_told_from_a_failure(fit, tmp_path, monkeypatch):
+    def die(folder, is_leaving):
+        time.sleep(2)  # Ray gives up on a worker that dies before all have begun
+        if dist.get_rank() == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.barrier()
+
+    monkeypatch.setattr(pipeline.ray_train, "MAX_RESTARTS", 0)
+    with pytest.raises(LostWorkersError):
+        fit(die, str(tmp_path), two_workers(tmp_path))
 
 
 def test_a_killed_worker_is_replaced_and_training_ends(fit, tmp_path):

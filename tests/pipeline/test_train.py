@@ -14,7 +14,7 @@ from model.config import ModelConfig, TrainConfig
 from pipeline.artifact import Identity, Root
 from pipeline.compute import InProcess, Machine, Resources
 from pipeline.config import ComputeConfig
-from pipeline.errors import ConfigError, TradukoError
+from pipeline.errors import ConfigError, LostWorkersError, TradukoError
 from pipeline.events import EVENTS_FILE, EventLog, read_events
 from pipeline.job import Job
 from pipeline.train import train
@@ -160,6 +160,38 @@ def test_a_killed_run_ends_with_the_weights_and_events_of_an_uninterrupted_one(
     assert happened(out) == happened(expected)
     events = read_events(out / EVENTS_FILE)
     assert [event["step"] for event in events if event["kind"] == "resumed"] == resumed
+
+
+class Losing(InProcess):
+    """Loses its workers at each of these steps."""
+
+    def __init__(self, *steps):
+        self.steps, self.starts = list(steps), 0
+
+    def train(self, worker, task, group):
+        self.starts += 1
+        if not self.steps:
+            return super().train(worker, task, group)
+        until = dataclasses.replace(task.train, max_steps=self.steps.pop(0))
+        super().train(worker, dataclasses.replace(task, train=until), group)
+        raise LostWorkersError("Training failed: one has died.")
+
+
+def test_lost_workers_are_replaced_for_ever_as_long_as_training_gets_on(tokens, job, uninterrupted):
+    said, cluster = [], Losing(2, 4, 5)
+    out, _ = attempt(dataclasses.replace(job, compute=cluster, say=said.append), tokens())
+    assert cluster.starts == 4
+    assert said == [
+        f"train: Training failed: one has died. Going on from step {step}." for step in (2, 4, 5)
+    ]
+    assert weights(out) == weights(uninterrupted()[0])
+
+
+def test_workers_lost_twice_at_the_same_step_end_the_run(tokens, job):
+    cluster = Losing(2, 4, 4, 6)
+    with pytest.raises(LostWorkersError):
+        attempt(dataclasses.replace(job, compute=cluster), tokens())
+    assert cluster.starts == 3
 
 
 def test_other_seeds_give_other_weights(tokens, job, uninterrupted):

@@ -5,7 +5,6 @@ Text of corpora and models is escaped, and characters that do not print are spel
 
 import html
 import json
-import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -16,6 +15,7 @@ from pipeline.artifact import Artifact, Json
 from pipeline.cleaning.statistics import STATISTICS_FILE
 from pipeline.errors import printable
 from pipeline.events import EVENTS_FILE, read_events
+from pipeline.whole_file import whole_file
 
 NUM_SAMPLES = 10
 STYLE = """
@@ -48,9 +48,8 @@ def write_page(recipe: str, results: Sequence[Result], path: Path) -> None:
         f"{body}\n</body></html>\n"
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    temporary.write_text(page, encoding="utf-8")
-    temporary.replace(path)
+    with whole_file(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def _sections(results: Sequence[Result]) -> Iterator[str]:

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from pipeline.errors import TradukoError
 from pipeline.turns import Voice, turn, unheard
+from pipeline.whole_file import whole_file
 
 Json = dict[str, Any]
 MANIFEST = "manifest.json"
@@ -288,13 +289,11 @@ def digest_file(path: Path) -> str:
 
 def write_json(path: Path, value: Any) -> None:  # noqa: ANN401 - any JSON value
     """Write a JSON file whole or not at all, and durably."""
-    temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
-    with temporary.open("w", encoding="utf-8") as file:
+    with whole_file(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         json.dump(value, file, indent=1, ensure_ascii=False)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
-    temporary.replace(path)
     _sync(path.parent)
 
 

@@ -4,10 +4,8 @@ The digest is over values, not over bytes of files: it is the same for any file 
 row-group size and library version, and any cut of the rows into batches.
 """
 
-import contextlib
 import hashlib
 import json
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -113,17 +111,6 @@ def read_batches(paths: Iterable[Path], batch_rows: int = BATCH_ROWS) -> Iterato
             with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
                 for index in range(reader.num_record_batches):
                     yield reader.get_batch(index)
-
-
-@contextlib.contextmanager
-def whole_file(path: Path, scratch: Path | None = None) -> Iterator[Path]:
-    """A name to write a file under, which becomes `path` once it is whole: a task may run twice.
-
-    What a killed task leaves is in `scratch`, on the same disk; none = the file's own folder.
-    """
-    partial_path = (scratch or path.parent) / f"{path.name}.{uuid.uuid4().hex}"
-    yield partial_path
-    partial_path.replace(path)
 
 
 def is_table(path: Path) -> bool:

@@ -9,7 +9,6 @@ all of them. So the order depends on the rows alone, and any part can be lost an
 """
 
 import shutil
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache, partial
@@ -29,6 +28,7 @@ from pipeline.pieces.tokenizer import Side, Tokenizer
 from pipeline.reading.formats import read_corpus
 from pipeline.tables import open_parquet
 from pipeline.text import normalise_column
+from pipeline.whole_file import whole_file
 
 SIDES: tuple[Side, Side] = ("src", "tgt")
 GATHERED_ROWS = 1 << 18
@@ -246,14 +246,13 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _write(table: pa.Table, path: Path) -> None:
-    """One record batch, so that a reader maps each column as one piece of memory.
-
-    A task may run twice: the name appears only once the file is whole.
-    """
+    """One record batch, so that a reader maps each column as one piece of memory."""
     path.parent.mkdir(exist_ok=True)
-    partial_path = path.with_suffix(f".{uuid.uuid4().hex}")
-    with pa.OSFile(str(partial_path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+    with (
+        whole_file(path) as partial_path,
+        pa.OSFile(str(partial_path), "wb") as sink,
+        pa.ipc.new_file(sink, table.schema) as writer,
+    ):
         no_rows = [pa.RecordBatch.from_pylist([], schema=table.schema)]
         for batch in table.combine_chunks().to_batches() or no_rows:
             writer.write_batch(batch)
-    partial_path.replace(path)

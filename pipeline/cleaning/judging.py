@@ -14,8 +14,9 @@ from pipeline.cleaning.patterns import PUNCTUATION, replace_all
 from pipeline.cleaning.rules import Applied, apply
 from pipeline.cleaning.rules_parameters import RuleParameters
 from pipeline.job import Job
-from pipeline.tables import PAIRS, read_batches, whole_file
+from pipeline.tables import PAIRS, read_batches
 from pipeline.text import normalise_column
+from pipeline.whole_file import whole_file
 
 SCRATCH = "scratch"
 BATCHES_AT_ONCE = 32

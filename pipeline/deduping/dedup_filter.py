@@ -16,7 +16,8 @@ from pipeline.deduping.dedup_keys import EXACT, NEAR, Scratch, read_sides
 from pipeline.deduping.firsts import rows_between
 from pipeline.deduping.overlap import Counts, Overlap
 from pipeline.deduping.spans import Span, read_span
-from pipeline.tables import BATCH_ROWS, PAIRS, REJECTED, whole_file
+from pipeline.tables import BATCH_ROWS, PAIRS, REJECTED
+from pipeline.whole_file import whole_file
 
 KEPT, HELD_OUT, OVERLAP = "kept", "held out", "overlap"
 OUTCOMES = (KEPT, HELD_OUT, OVERLAP, NEAR, EXACT)

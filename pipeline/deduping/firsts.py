@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.deduping.match_keys import Keys
-from pipeline.tables import whole_file
+from pipeline.whole_file import whole_file
 
 PARTITION_ROWS = 500_000
 """Most rows of a partition, about: 24 bytes each, and several times as much for a while to sort them."""

@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import re
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
@@ -20,6 +19,7 @@ from pydantic import Field, ValidationError
 
 from pipeline.errors import ConfigError
 from pipeline.section import Section, Sha256
+from pipeline.whole_file import whole_file
 
 LOCK_FILE = "traduko.lock"
 
@@ -110,16 +110,13 @@ def _write(path: Path, pins: Mapping[str, Pin]) -> None:
         f'{{"bytes": {pins[name].size_bytes}, "sha256": "{pins[name].sha256}"}}'
         for name in sorted(pins)
     )
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(f'{{\n "files": {{\n{lines}\n }},\n "version": 1\n}}\n')
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    with (
+        whole_file(path) as temporary,
+        temporary.open("w", encoding="utf-8", newline="\n") as file,
+    ):
+        file.write(f'{{\n "files": {{\n{lines}\n }},\n "version": 1\n}}\n')
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

@@ -27,8 +27,13 @@ class Resources:
 
     def places(self, need: "Resources") -> int:
         """How many that need so much have room here at once."""
-        has, wants = self._amounts(), need._amounts()
-        return min(int(has.get(name, 0) // amount) for name, amount in wants.items() if amount)
+        amounts = [
+            (self.num_cpus, need.num_cpus),
+            (self.num_gpus, need.num_gpus),
+            (self.memory, need.memory),
+            *((self.custom.get(name, 0), amount) for name, amount in need.custom.items()),
+        ]
+        return min(int(has // wants) for has, wants in amounts if wants)
 
     def __str__(self) -> str:
         """`2 CPUs, 1 GPU, 7.5 GiB of memory and 1 highmem`: what there is none of left out."""
@@ -40,10 +45,6 @@ class Resources:
             parts.append(f"{self.memory / (1 << 30):.3g} GiB of memory")
         parts += [f"{amount:g} {name}" for name, amount in self.custom.items()]
         return " and ".join([", ".join(parts[:-1])] * (len(parts) > 1) + parts[-1:])
-
-    def _amounts(self) -> dict[str, float]:
-        fixed = {" CPU": self.num_cpus, " GPU": self.num_gpus, " memory": self.memory}
-        return {**fixed, **self.custom}
 
 
 ONE_CPU = Resources()

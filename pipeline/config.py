@@ -295,6 +295,16 @@ class Reservation(Section):
     custom: dict[Name, Annotated[float, Field(gt=0)]] = {}
     """Other resources, by the names that nodes were started with: `ray start --resources`."""
 
+    @field_validator("custom")
+    @classmethod
+    def _names_are_not_rays_own(cls, custom: dict[str, float]) -> dict[str, float]:
+        own = {"CPU": "num_cpus", "GPU": None, "memory": "memory_gib", "object_store_memory": None}
+        for name in custom:
+            if name in own:
+                instead = f": say `{own[name]}` instead" if own[name] else ""
+                raise ValueError(f"must not name Ray's own `{name}`{instead}")
+        return custom
+
 
 class StageResources(Section):
     """Of the stages whose work Ray spreads."""

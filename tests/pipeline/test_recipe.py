@@ -114,6 +114,15 @@ def test_mirrors_join_those_of_the_recipe(tmp_path):
         ("compute.num_workers=[2, 1]", r"must be \[least, most\].*but is \[2, 1\]"),
         ("compute.num_workers=[1, 99]", r"`train.micro_batches_per_step` \(\d\), but is \[1, 99\]"),
         (
+            "compute.resources.train.custom={CPU=1}",
+            r"`compute.resources.train.custom`: must not name Ray's own `CPU`: say `num_cpus` inst",
+        ),
+        ("compute.resources.clean.custom={GPU=1}", "must not name Ray's own `GPU`"),
+        (
+            "compute.resources.clean.custom={big=0}",
+            r"`.*custom.big` must be greater than 0, but is",
+        ),
+        (
             "tokenize.max_pieces=600",
             r"`tokenize.max_pieces` \+ 1 must be at most `train.tokens_per",
         ),

@@ -5,6 +5,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+IN_TWO := --numprocesses=2 --dist=loadfile
 INSTALLED := .venv/.installed
 
 .PHONY: help install quickstart test check chaos lint with-iproute2 with-chromium
@@ -27,11 +28,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 quickstart: $(INSTALLED)
 	$(BIN)/traduko run quickstart
 
-test: check with-iproute2
-	$(BIN)/pytest -m "(slow or ray) and not long"
+test: lint with-iproute2
+	$(BIN)/pytest $(IN_TWO) -m "not ray and not long"
+	$(BIN)/pytest -m "ray and not long"
 
 check: lint
-	$(BIN)/pytest --numprocesses=2 --dist=loadfile -m "not slow and not ray and not long"
+	$(BIN)/pytest $(IN_TWO) -m "not slow and not ray and not long"
 
 chaos: $(INSTALLED) with-iproute2 with-chromium
 	$(BIN)/pytest tests/system/chaos/long.py

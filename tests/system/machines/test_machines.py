@@ -97,7 +97,6 @@ def test_work_spreads_over_the_machines_and_gives_the_same_bits(cluster, place, 
     assert spread["scores"] == alone["scores"]
 
 
-@pytest.mark.long
 def test_training_goes_on_without_a_machine_whose_link_is_cut(cluster, place, spread, alone):
     root, notes = place / "again", place / "notes-again"
     notes.mkdir()
